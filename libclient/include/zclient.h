@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * libzclient: keep pages compressed in zcached's shared memory.
+ *
+ * Functions return 0 or a positive result, or a negative errno; they print nothing, never abort and
+ * keep no state outside the objects they return. All are thread safe: a struct zc or zc_pool may be
+ * used by any number of threads at once. Every call ends by its deadline (zc_set_timeout). When the
+ * service restarts, the library connects again by itself, within the deadline of the call that
+ * noticed.
+ *
+ * Errors every call that talks to the service can return:
+ *  -ETIMEDOUT     the deadline passed; a put or delete may or may not have been done
+ *  -ECONNREFUSED, -ENOENT (of the socket: zc_open only), -EACCES (of the socket)
+ *  -EHOSTDOWN     the service is not there and did not come back before the deadline
+ *  -EPROTO        the service sent what is not the protocol
+ *  -EPROTONOSUPPORT  it speaks another version
+ *  -EPERM         called in a child of the process that opened (open again there)
+ */
+#ifndef ZCLIENT_H
+#define ZCLIENT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ZC_VERSION_MAJOR 0
+#define ZC_VERSION_MINOR 1
+
+struct zc;	/* a connection to one service */
+struct zc_pool; /* an open pool */
+
+/* A page's name in its pool: e.g. a swap area and a slot, a file and a page, a hash and 0. */
+typedef struct zc_key {
+	uint64_t object;
+	uint64_t index;
+} zc_key;
+
+/* Version of the library at run time, (major << 16 | minor). */
+uint32_t zc_version(void);
+
+/* Where the service listens by default: $ZCACHED_SOCKET, or /run/zcached/zcached.sock. Never NULL.
+ */
+const char *zc_default_socket(void);
+
+/*
+ * Connects to the service at `socket_path` (NULL: zc_default_socket()). `flags` is 0 for now.
+ * Returns 0 and the connection in *out; the caller closes it with zc_close after every pool opened
+ * on it. -EINVAL (flags, path too long), -ENOMEM, and the errors above.
+ */
+int zc_open(const char *socket_path, unsigned flags, struct zc **out);
+
+/* Closes and frees. *zc becomes NULL; NULL is accepted. No other call on it may be under way. */
+void zc_close(struct zc **zc);
+
+/* Deadline of each call from now on, in milliseconds; 0 means wait for ever. Default: 10,000. */
+void zc_set_timeout(struct zc *zc, unsigned milliseconds);
+
+/* Asks the service for a sign of life. 0 or an error. */
+int zc_ping(struct zc *zc);
+
+/*
+ * The service's text for the last error returned to this thread by a call on `zc`, or "". Valid
+ * until this thread's next call on it.
+ */
+const char *zc_error_text(struct zc *zc);
+
+/* ---- pools ---- */
+
+enum zc_kind {
+	ZC_CACHE = 1,	/* may lose entries by policy */
+	ZC_STORE = 2,	/* refuses when full */
+	ZC_DURABLE = 3, /* for swap and disks */
+};
+
+/* What a pool is. All sizes in bytes. */
+struct zc_pool_info {
+	uint32_t struct_size; /* set by the caller: sizeof(struct zc_pool_info) */
+	uint32_t kind;	      /* enum zc_kind */
+	uint64_t pool_id;
+	uint64_t limit;	    /* memory it may use */
+	uint32_t page_size; /* longest value */
+	uint32_t owner_uid;
+	char name[64];
+	char codec[16]; /* "lz4", "zstd:3" */
+	uint64_t reserved[4];
+};
+
+/*
+ * Opens an existing pool; NULL means "default". Returns 0 and the pool in *out (close it with
+ * zc_pool_close before zc_close). -ENOENT: no such pool. -EACCES: the service does not let this
+ * user. `flags` is 0 for now.
+ */
+int zc_pool_open(struct zc *zc, const char *name, unsigned flags, struct zc_pool **out);
+void zc_pool_close(struct zc_pool **pool);
+
+/* Facts of an open pool, as of when it was opened. 0 or -EINVAL (struct_size). */
+int zc_pool_info(struct zc_pool *pool, struct zc_pool_info *info);
+
+/*
+ * Creates a pool from info->name, kind, page_size, limit and codec (0 and "" mean the service's
+ * defaults). -EEXIST, -EINVAL, -EACCES, -ENOMEM, -ENOSPC.
+ */
+int zc_pool_create(struct zc *zc, const struct zc_pool_info *info);
+
+/* Destroys a pool and everything in it. -ENOENT, -EACCES (its owner and root may). */
+int zc_pool_destroy(struct zc *zc, const char *name);
+
+/*
+ * Lists the pools the caller may see: fills up to `room` elements of `list` (struct_size of the
+ * first set by the caller) and returns how many there are, which may be more than `room`.
+ */
+int zc_pool_list(struct zc *zc, struct zc_pool_info *list, size_t room);
+
+/* ---- pages ---- */
+
+enum zc_put_flags {
+	ZC_KEEP_OLD = 1, /* a refused overwrite keeps the old value; without it, it leaves a miss */
+};
+
+/*
+ * Stores `length` bytes (1 .. the pool's page size) under `key`, replacing what was there. When it
+ * returns 0, every later get, of any process, returns these bytes or newer ones. The buffer is the
+ * caller's again on return. -EINVAL (length 0, unknown flag), -EMSGSIZE (longer than a page)
+ *  -ENOSPC   the pool's limit is reached
+ *  -ENOMEM   the service's memory cgroup or the machine has no room
+ *  -EXFULL   too many keys collide in the index
+ */
+int zc_put(struct zc_pool *pool, zc_key key, const void *value, size_t length, unsigned flags);
+
+/*
+ * Fetches the value of `key` into `buffer` of `size` bytes. Returns its length in bytes (1 .. page
+ * size). -ENOENT   not there (never stored, deleted, or dropped from a cache) -EBADMSG  it was
+ * stored and is damaged: until it is overwritten or deleted -EMSGSIZE longer than `size`
+ */
+int zc_get(struct zc_pool *pool, zc_key key, void *buffer, size_t size);
+
+/* Deletes. 0, or -ENOENT when there was nothing. */
+int zc_del(struct zc_pool *pool, zc_key key);
+
+/* 1: there. 0: not there. -EBADMSG: there, and damaged. */
+int zc_exists(struct zc_pool *pool, zc_key key);
+
+/*
+ * Deletes every page of `object` that was acknowledged before the call. Returns how many (at most
+ * INT64_MAX). Takes time in proportion to the pool, in slices: other clients go on meanwhile.
+ */
+int64_t zc_del_object(struct zc_pool *pool, uint64_t object);
+
+/* The same for every page of the pool. */
+int64_t zc_flush(struct zc_pool *pool);
+
+/* ---- statistics and compaction ---- */
+
+/*
+ * Numbers of one pool. "OS pages" are of 4 KiB. Counters count since the pool was created; they and
+ * the gauges are read at about the same moment.
+ */
+struct zc_stats {
+	uint32_t struct_size; /* set by the caller: sizeof(struct zc_stats) */
+	uint32_t pad;
+	uint64_t entries;	 /* pages stored */
+	uint64_t logical_bytes;	 /* what they are for their owners */
+	uint64_t stored_bytes;	 /* compressed (or raw) bytes of all objects */
+	uint64_t data_bytes;	 /* memory of the data segment: the pool proper */
+	uint64_t index_bytes;	 /* memory of the index */
+	uint64_t control_bytes;	 /* memory of the page table */
+	uint64_t resident_bytes; /* what the kernel says all three cost (st_blocks) */
+	uint64_t limit_bytes;	 /* resident_bytes never passes it */
+	uint64_t same_filled;	 /* pages of one repeated word: they cost no data */
+	uint64_t incompressible; /* pages stored raw */
+	uint64_t poisoned;	 /* damaged pages not yet overwritten or deleted */
+	uint64_t puts, hits, misses, deletes;
+	uint64_t refused_limit, refused_memory, refused_collision, refused_invalid;
+	uint64_t dropped_old; /* old values removed by a refused overwrite */
+	uint64_t damaged;     /* damages found */
+	uint64_t objects_moved, zspages_freed, pages_freed, compactions;
+	uint64_t reserved[8];
+};
+int zc_stats(struct zc_pool *pool, struct zc_stats *stats);
+
+/* Numbers of the service itself. */
+struct zc_service_stats {
+	uint32_t struct_size; /* set by the caller */
+	uint32_t workers;
+	uint64_t uptime_ms;
+	uint64_t connections, connections_total, connections_refused;
+	uint64_t requests, protocol_errors, stalled_clients, denied;
+	uint64_t boot_id; /* random at each start */
+	char version[32];
+	uint64_t reserved[8];
+};
+int zc_service_stats(struct zc *zc, struct zc_service_stats *stats);
+
+/* One size class. */
+struct zc_class {
+	uint32_t struct_size; /* of the first element: set by the caller */
+	uint32_t size;	      /* bytes of a slot */
+	uint32_t pages_per_zspage, objects_per_zspage;
+	uint64_t zspages, objects_allocated, objects_used;
+	uint64_t pages_resident; /* OS pages */
+	uint64_t zspages_freeable, moves_lower_bound;
+	uint64_t fullness[11]; /* zspages: empty, then (0,10 %] .. (90,100 %] in use */
+	uint64_t reserved[4];
+};
+/* Fills up to `room` classes; returns how many there are. */
+int zc_classes(struct zc_pool *pool, struct zc_class *list, size_t room);
+
+/* State of the running or of the last compaction of a pool. */
+struct zc_compaction {
+	uint32_t struct_size; /* set by the caller */
+	uint32_t running;     /* 0 or 1 */
+	uint32_t classes_done, classes_total;
+	uint64_t estimate_pages, estimate_zspages, moves_lower_bound; /* when it started */
+	uint64_t objects_moved, objects_busy, zspages_freed, pages_freed;
+	uint64_t generation;			/* compactions started on this pool so far */
+	uint64_t resident_before, resident_now; /* bytes */
+	uint64_t reserved[4];
+};
+
+enum zc_compact_flags {
+	ZC_ESTIMATE = 1, /* only say what it would do */
+};
+/*
+ * Starts a compaction and returns at once with its estimate. -EALREADY while one runs. -EACCES:
+ * only the pool's owner and root.
+ */
+int zc_compact_start(struct zc_pool *pool, unsigned flags, struct zc_compaction *state);
+int zc_compact_status(struct zc_pool *pool, struct zc_compaction *state);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
