@@ -12,6 +12,9 @@
 #ifndef ZCACHED_SHM_ATOMIC_H
 #define ZCACHED_SHM_ATOMIC_H
 
+#include <assert.h>
+#include <stdint.h>
+
 #define load_relaxed(p)	       __atomic_load_n((p), __ATOMIC_RELAXED)
 #define load_acquire(p)	       __atomic_load_n((p), __ATOMIC_ACQUIRE)
 #define store_relaxed(p, v)    __atomic_store_n((p), (v), __ATOMIC_RELAXED)

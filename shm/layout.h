@@ -32,11 +32,11 @@
 #define ZC_POOL_NAME_SIZE 64u
 
 /* One page the cache knows: a swap area and its slot, a file and its page, a hash and 0. */
-struct zc_key {
+struct page_key {
 	uint64_t object;
 	uint64_t index;
 };
-static_assert(sizeof(struct zc_key) == 16, "zc_key");
+static_assert(sizeof(struct page_key) == 16, "page_key");
 
 /*
  * Location word: where an object's bytes are and how to read them. The size class is a function of
@@ -69,33 +69,42 @@ enum zc_codec {
 };
 
 /*
- * The value is shorter than the pool's page: the stored bytes begin with its length as a
- * little-endian uint32 (counted in the stored length), then the encoded bytes.
+ * Flags. A value shorter than the pool's page is stored in one of two ways:
+ * SHORT: the stored bytes begin with the value's length as a little-endian uint32 (counted in the
+ * stored length), then the encoded bytes.
+ * LACKS (two bits, 1 .. 3): a raw value that lacks so many bytes to a page, where the four bytes of
+ * a length would not fit any more; the stored length is the page size.
  */
-#define ZC_LOCATION_SHORT 0x1u
+#define ZC_LOCATION_SHORT	0x1u
+#define ZC_LOCATION_LACKS_SHIFT 1u
+#define ZC_LOCATION_LACKS_MASK	0x3u
 
-static inline uint64_t location_pack(uint64_t offset, uint32_t length, enum zc_codec codec,
-				     unsigned flags)
+static inline uint64_t
+location_pack(uint64_t offset, uint32_t length, enum zc_codec codec, unsigned flags)
 {
 	return offset >> 3 | (uint64_t)length << 37 | (uint64_t)codec << 54 | (uint64_t)flags << 58;
 }
 
-static inline uint64_t location_offset(uint64_t word)
+static inline uint64_t
+location_offset(uint64_t word)
 {
 	return (word & ((1ULL << 37) - 1)) << 3;
 }
 
-static inline uint32_t location_length(uint64_t word)
+static inline uint32_t
+location_length(uint64_t word)
 {
 	return (uint32_t)(word >> 37 & 0x1ffff);
 }
 
-static inline enum zc_codec location_codec(uint64_t word)
+static inline enum zc_codec
+location_codec(uint64_t word)
 {
 	return (enum zc_codec)(word >> 54 & 0xf);
 }
 
-static inline unsigned location_flags(uint64_t word)
+static inline unsigned
+location_flags(uint64_t word)
 {
 	return (unsigned)(word >> 58);
 }
@@ -115,7 +124,8 @@ static inline unsigned location_flags(uint64_t word)
  */
 #define ZC_OBJECT_HEADER_SIZE 8u
 
-static inline uint64_t object_header_pack(uint32_t hash, uint32_t checksum)
+static inline uint64_t
+object_header_pack(uint32_t hash, uint32_t checksum)
 {
 	return (uint64_t)checksum << 32 | hash;
 }
@@ -138,7 +148,7 @@ static inline uint64_t object_header_pack(uint32_t hash, uint32_t checksum)
 #define ZC_BUCKET_SLOT_MASK	 ((1u << ZC_BUCKET_ENTRIES) - 1)
 
 struct index_entry {
-	struct zc_key key;
+	struct page_key key;
 	uint64_t word; /* location, or the fill word of a same-filled page */
 };
 static_assert(sizeof(struct index_entry) == 24, "index_entry");
@@ -166,7 +176,8 @@ static_assert(offsetof(struct index_bucket, spare) == 248, "index_bucket.spare")
  *  |       0        | level  |            split            |
  *  +----------------+--------+-----------------------------+
  */
-static inline uint64_t shard_word_pack(unsigned level, uint32_t split)
+static inline uint64_t
+shard_word_pack(unsigned level, uint32_t split)
 {
 	return (uint64_t)level << 32 | split;
 }
@@ -194,7 +205,8 @@ struct page_group {
 static_assert(sizeof(struct page_group) == 640, "page_group");
 static_assert(offsetof(struct page_group, object_header) == 128, "page_group.object_header");
 
-static inline uint16_t page_meta_pack(unsigned size_class, unsigned distance)
+static inline uint16_t
+page_meta_pack(unsigned size_class, unsigned distance)
 {
 	return (uint16_t)(ZC_PAGE_USED | distance << 8 | size_class);
 }
@@ -232,7 +244,7 @@ struct pool_header {
 	uint8_t name[ZC_POOL_NAME_SIZE]; /* zero-terminated */
 	uint64_t checksum;		 /* XXH3 of the bytes from abi_version up to here */
 
-	uint8_t gap[512 - 160];
+	uint8_t gap[512 - 152];
 
 	uint32_t state; /* 512: enum zc_pool_state */
 	uint32_t state_pad;
@@ -247,8 +259,8 @@ struct pool_header {
 static_assert(sizeof(struct pool_header) == 4096, "pool_header");
 static_assert(offsetof(struct pool_header, page_size) == 20, "pool_header.page_size");
 static_assert(offsetof(struct pool_header, pool_id) == 32, "pool_header.pool_id");
-static_assert(offsetof(struct pool_header, name) == 88, "pool_header.name");
-static_assert(offsetof(struct pool_header, checksum) == 152, "pool_header.checksum");
+static_assert(offsetof(struct pool_header, name) == 80, "pool_header.name");
+static_assert(offsetof(struct pool_header, checksum) == 144, "pool_header.checksum");
 static_assert(offsetof(struct pool_header, state) == 512, "pool_header.state");
 static_assert(offsetof(struct pool_header, epoch) == 520, "pool_header.epoch");
 static_assert(offsetof(struct pool_header, data_size) == 528, "pool_header.data_size");
