@@ -20,8 +20,8 @@ struct codec_config {
 };
 
 /*
- * Reads "lz4", "lz4:ACCELERATION", "zstd", "zstd:LEVEL". Returns 0 or -EINVAL.
- * codec_config_format writes the same form; `text` has room for 16 bytes.
+ * Reads "lz4", "lz4:ACCELERATION", "zstd", "zstd:LEVEL", without a level: 0. Returns 0 or -EINVAL
+ * and leaves *config alone. codec_config_format writes the same form.
  */
 int codec_config_parse(const char *text, struct codec_config *config);
 void codec_config_format(const struct codec_config *config, char text[16]);
@@ -32,15 +32,17 @@ const char *codec_name(enum zc_codec codec);
 struct codec_stream;
 
 /*
- * Contexts for every codec, able to compress values of up to `value_max` bytes with any config.
- * Returns 0 or -ENOMEM. All memory is touched here.
+ * Contexts for every codec, able to compress values of up to `value_max` bytes with any config;
+ * with `value_max` 0 the stream only decompresses and takes far less memory. Returns 0, -ENOMEM or
+ * -EINVAL (more than ZC_PAGE_SIZE_MAX). All memory is touched here.
  */
 int codec_stream_create(uint32_t value_max, struct codec_stream **out);
 void codec_stream_destroy(struct codec_stream **stream);
 
 /*
  * Compresses `length` bytes of `value` to `stored`, which has room for `room` bytes. Returns the
- * number of bytes (1 .. room), or 0 when it does not fit (store it raw), or a negative errno.
+ * number of bytes (1 .. room), or 0 when it does not fit (store it raw), or -EINVAL (a config out
+ * of range, length 0 or above value_max), or -EIO (the library failed for another reason).
  * `value` must be private memory: a compressor must not see bytes change under it.
  */
 int32_t codec_compress(struct codec_stream *stream, const struct codec_config *config,
@@ -48,12 +50,16 @@ int32_t codec_compress(struct codec_stream *stream, const struct codec_config *c
 
 /*
  * Decodes `length` bytes of `stored` (untrusted: any bytes are safe) to `value`, which has room for
- * `room` bytes. Returns the length of the value or -EBADMSG; never writes past `room`.
+ * `room` bytes. Returns the length of the value (1 .. room) or -EBADMSG; never writes past `room`,
+ * but may have written anything up to there when it fails. Nobody may change `stored` meanwhile.
  */
 int32_t codec_decompress(struct codec_stream *stream, enum zc_codec codec, const void *stored,
 			 uint32_t length, void *value, uint32_t room);
 
-/* If `page` (length a multiple of 8) is one 8-byte word repeated, stores it in *word. */
+/*
+ * If `page` is one 8-byte word repeated, stores it in *word. False for a length that is not a
+ * multiple of 8, or 0. same_fill repeats `word`, its last copy cut at `length`.
+ */
 bool same_filled(const void *page, uint32_t length, uint64_t *word);
 void same_fill(void *page, uint32_t length, uint64_t word);
 
