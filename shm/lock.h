@@ -7,9 +7,9 @@
  *	class (a size class of one pool)  ->  run (free runs of one pool)
  *	class                             ->  shard (a shard of one index)
  *
- * in words: whoever holds a shard lock takes no class lock, and run locks are leaves. No lock is
- *held across a system call, a compression, or a first touch of memory. Builds with assertions
- * (ZC_CHECK_LOCKS) keep the set of ranks held by each thread and abort on a wrong order, and
+ * in words: a class lock is taken by a thread that holds nothing; run and shard locks are leaves.
+ * No lock is held across a system call, a compression, or a first touch of memory. Builds with
+ * ZC_CHECK_LOCKS count the locks each thread holds by rank and abort on a wrong order, and
  * lock_assert_no_lock() stands at the head of everything that makes a system call or compresses.
  */
 #ifndef ZCACHED_SHM_LOCK_H

@@ -28,8 +28,7 @@ struct run_map {
 int run_map_init(struct run_map *map, uint64_t pages);
 void run_map_destroy(struct run_map *map);
 
-/* First page of a run of `length` (1 .. ZC_CHAIN_MAX) pages, now used; RUN_NONE when there is none.
- */
+/* First of `length` (1 .. ZC_CHAIN_MAX) free pages in a row, now used; RUN_NONE: there are none. */
 uint32_t run_alloc(struct run_map *map, unsigned length);
 void run_free(struct run_map *map, uint32_t first, unsigned length);
 

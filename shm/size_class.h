@@ -42,7 +42,8 @@ struct size_class_table {
 void size_class_table_init(struct size_class_table *table, uint32_t page_size);
 
 /* Class of an object of `length` stored bytes; length == page_size means raw. */
-static inline unsigned size_class_of(const struct size_class_table *table, uint32_t length)
+static inline unsigned
+size_class_of(const struct size_class_table *table, uint32_t length)
 {
 	if (length == table->page_size)
 		return table->count - 1;
