@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Compaction: empties the emptiest zspages of a class into the fullest, so that whole runs can be
- * given back. One compactor at a time in a pool; the keeper is the only caller outside tests.
+ * Compaction, so that memory can be given back. For each class:
  *
- * Mechanism only; when to compact is the keeper's decision (daemon/keeper.c).
+ * 1. It frees zspages: the objects of the emptiest go to the fullest.
+ * 2. It packs: one zspage of the class stays partly filled. Its objects behind the last page that is
+ *    needed go to free slots in front, of any zspage, and its tail is given back. In a small pool with
+ *    many classes this is a tenth of the memory (docs/performance.md).
+ *
+ * One compactor at a time in a pool; the keeper is the only caller outside tests. Mechanism only: when to
+ * compact is the keeper's decision (daemon/keeper.c).
  */
 #ifndef ZCACHED_SHM_COMPACT_H
 #define ZCACHED_SHM_COMPACT_H
@@ -15,16 +20,18 @@
 #include "zspage.h"
 
 struct compact_estimate {
-	uint64_t zspages;	    /* zspages that can be freed */
-	uint64_t pages;		    /* OS pages they hold */
-	uint64_t moves_lower_bound; /* objects in them: no algorithm can copy fewer */
+	uint64_t zspages; /* zspages that can be freed */
+	uint64_t
+		moves_lower_bound; /* objects in the emptiest of that number: no algorithm can copy fewer */
+	uint64_t pages;		   /* OS pages that will be given back, at least */
 };
 
 struct compact_result {
 	uint64_t zspages_freed;
-	uint64_t pages_freed; /* OS pages given back */
-	uint64_t objects_moved;
-	uint64_t objects_busy; /* skipped: in flight or being freed */
+	uint64_t pages_freed;	 /* OS pages given back */
+	uint64_t objects_moved;	 /* to free zspages */
+	uint64_t objects_packed; /* to shorten the zspage that stays partly filled */
+	uint64_t objects_busy;	 /* skipped: in flight or being freed */
 	uint64_t bytes_copied;
 };
 

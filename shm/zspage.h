@@ -18,7 +18,8 @@
  *	z is in list[u(z)] of its class, or isolated
  *	u(z)                == number of bits set in z.slots
  *	every OS page that holds a byte of a slot in use is in P(z)
- *	allocator.pages_resident == sum of |P(z)|  ==  st_blocks of the data memfd, at rest
+ *	allocator.pages_resident == sum of |P(z)|  >=  st_blocks of the data memfd
+ *	(an object may end before the last OS page of its slot, which then is paid for and not touched)
  *
  * Left out: zspages shared between classes, per-thread caches of slots (frees are cheap: one lock,
  * two words).
@@ -66,8 +67,11 @@ int zs_malloc(struct allocator *allocator, uint32_t length, uint64_t *offset);
 void zs_write(struct allocator *allocator, uint64_t offset, uint64_t object_header,
 	      const void *stored, uint32_t length);
 
-/* Frees the object at a location. Memory goes back to the kernel later, by zs_trim. */
-void zs_free(struct allocator *allocator, uint64_t offset, uint32_t length);
+/*
+ * Frees the object at a location. Memory goes back to the kernel later, by zs_trim. False, and nothing
+ * done, where no object of that size class is in use there: the location was damaged.
+ */
+bool zs_free(struct allocator *allocator, uint64_t offset, uint32_t length);
 
 /*
  * Gives memory back: runs without objects, and pages without objects in other zspages. At most
@@ -92,6 +96,7 @@ struct class_stats {
 };
 
 /* Classes are numbered 0 .. allocator_classes() - 1. */
+const struct size_class_table *allocator_table(const struct allocator *allocator);
 unsigned allocator_classes(const struct allocator *allocator);
 void allocator_class_stats(struct allocator *allocator, unsigned class, struct class_stats *stats);
 
@@ -107,5 +112,8 @@ uint64_t allocator_control_resident(struct allocator *allocator);
  * into `why`.
  */
 int64_t zs_check(struct allocator *allocator, char *why, unsigned why_size);
+
+/* Is there an object in use at `offset` whose size class is that of `length`? Any numbers may be asked. */
+bool zs_object_exists(struct allocator *allocator, uint64_t offset, uint32_t length);
 
 #endif
