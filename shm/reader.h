@@ -36,15 +36,17 @@ struct reader_result {
 /*
  * Looks up `key` and copies its stored bytes to `stored` (room for page_size bytes). After success
  * the bytes are those of one acknowledged put of that key, whole, with the right checksum; they are
- * still to be decoded (codec.h). Returns 0          found -ENOENT    not there, at a moment between
- * call and return -EBADMSG   there and damaged: a poison entry, a wrong checksum or an impossible
- * location -EAGAIN    changed at every one of the bounded number of tries: ask the engine
+ * still to be decoded (value.h). Returns
+ *  0          found
+ *  -ENOENT    not there, at a moment between call and return
+ *  -EBADMSG   there and damaged: a poison entry, a wrong checksum or an impossible location
+ *  -EAGAIN    changed at every one of the bounded number of tries: ask the engine
  *  -EHOSTDOWN the pool is not live (being recovered, or dead)
  */
-int reader_get(const struct pool_view *view, const struct zc_key *key, void *stored,
+int reader_get(const struct pool_view *view, const struct page_key *key, void *stored,
 	       struct reader_result *result);
 
 /* The same without the bytes: 0, -ENOENT, -EBADMSG (poison), -EAGAIN, -EHOSTDOWN. */
-int reader_exists(const struct pool_view *view, const struct zc_key *key);
+int reader_exists(const struct pool_view *view, const struct page_key *key);
 
 #endif
