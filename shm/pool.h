@@ -64,30 +64,33 @@ enum pool_flags {
 };
 
 /*
- * Stores `length` bytes (1 .. page_size) of `value` under `key`. `value` is copied before it is
- * looked at, so it may be memory that others write to. Returns 0; -EINVAL (length 0), -EMSGSIZE
- * (longer than a page), -ENOSPC (the pool's limit), -ENOMEM (a memory cgroup's limit), -EXFULL
- * (colliding keys). A refused overwrite leaves a miss, with POOL_KEEP_OLD the old value.
+ * Stores `length` bytes (1 .. page_size) of `value` under `key`. `value` is copied before it is looked
+ * at, so it may be memory that others write to. Returns
+ *  0
+ *  -EINVAL, -EMSGSIZE  length 0, or longer than a page: nothing has changed
+ *  -ENOSPC  the pool's limit       }
+ *  -ENOMEM  a memory cgroup's      } refused: an old value of the key is gone,
+ *  -EXFULL  too many keys collide  } with POOL_KEEP_OLD it is kept
  */
-int pool_put(struct pool *pool, struct pool_context *context, const struct zc_key *key,
+int pool_put(struct pool *pool, struct pool_context *context, const struct page_key *key,
 	     const void *value, uint32_t length, unsigned flags);
 
 /*
- * Fetches the value of `key` into `buffer` (room for `size` bytes). Returns its length, -ENOENT,
- * -EBADMSG (damaged: until overwritten or deleted), -EMSGSIZE (longer than `size`; nothing is
- * written).
+ * Fetches the value of `key` into `buffer` (room for `size` bytes). Returns its length, -ENOENT, -EBADMSG
+ * (damaged: until overwritten or deleted), -EMSGSIZE (longer than `size`; nothing is written). The thread that
+ * owns the shard calls it: damage that it finds is made poison.
  */
-int pool_get(struct pool *pool, struct pool_context *context, const struct zc_key *key,
+int pool_get(struct pool *pool, struct pool_context *context, const struct page_key *key,
 	     void *buffer, uint32_t size);
 
 /* Returns 0 or -ENOENT. A damaged value is deleted like any other. */
-int pool_delete(struct pool *pool, struct pool_context *context, const struct zc_key *key);
+int pool_delete(struct pool *pool, struct pool_context *context, const struct page_key *key);
 
 /* Returns 0, -ENOENT or -EBADMSG. */
-int pool_exists(struct pool *pool, struct pool_context *context, const struct zc_key *key);
+int pool_exists(struct pool *pool, struct pool_context *context, const struct page_key *key);
 
 /* The shard of a key: requests are routed by it. */
-unsigned pool_shard(const struct pool *pool, const struct zc_key *key);
+unsigned pool_shard(const struct pool *pool, const struct page_key *key);
 
 /*
  * Deletes in one shard everything of one object, or everything (object NULL), in slices. After
@@ -129,7 +132,7 @@ struct pool_stats {
 	uint64_t control_bytes;	 /* memory of the control memfd: the page table */
 	uint64_t resident_bytes; /* st_blocks of all three, from the kernel */
 	uint64_t limit_bytes;
-	uint64_t objects_moved, zspages_freed, pages_freed, compactions; /* since creation */
+	uint64_t objects_moved, objects_packed, zspages_freed, pages_freed, compactions; /* ever */
 	struct index_stats index;
 };
 void pool_stats(struct pool *pool, struct pool_stats *stats);
