@@ -267,4 +267,94 @@ static_assert(offsetof(struct pool_header, data_size) == 528, "pool_header.data_
 static_assert(offsetof(struct pool_header, index_size) == 536, "pool_header.index_size");
 static_assert(offsetof(struct pool_header, shard_word) == 1024, "pool_header.shard_word");
 
+/*
+ * A channel: one memfd for a client connection, written by both sides, trusted by neither. Behind its
+ * header lie one ring for each worker and then the page slots:
+ *
+ *	header | ring 0 | ring 1 | ... | slot 0 | slot 1 | ...
+ *
+ * A ring carries requests from client to worker and completions back. Its five words lie on four cache
+ * lines, by who writes them. Indices count up for ever and are taken modulo `entries`. Each side keeps its
+ * own index in private memory and only publishes it here; what it reads of the other's is checked.
+ */
+#define ZC_CHANNEL_MAGIC       0x006c656e6e616863ULL /* "channel\0" */
+#define ZC_CHANNEL_ENTRIES_MAX 4096u
+#define ZC_CHANNEL_SLOTS_MAX   4096u
+
+struct channel_header {
+	uint64_t magic; /* ZC_CHANNEL_MAGIC; written last */
+	uint32_t abi_version;
+	uint32_t header_size; /* sizeof(struct channel_header) */
+	uint32_t rings;	      /* workers: ring i is served by worker i */
+	uint32_t entries;     /* of each ring and direction: a power of two */
+	uint32_t slots;
+	uint32_t slot_size; /* bytes: the page size of the pools that it is for */
+	uint64_t rings_offset;
+	uint64_t ring_stride; /* bytes from a ring to the next */
+	uint64_t slots_offset;
+	uint64_t size; /* bytes of the memfd */
+	uint8_t gap[128 - 64];
+
+	/*
+	 * 128: the engine adds 1, then wakes it as a futex, when a completion index passes a ring's
+	 * wake_at. A client reads it, looks at the completions once more, and waits on it.
+	 */
+	uint32_t wakes;
+	uint8_t gap2[4096 - 132];
+};
+static_assert(sizeof(struct channel_header) == 4096, "channel_header");
+static_assert(offsetof(struct channel_header, rings_offset) == 32, "channel_header.rings_offset");
+static_assert(offsetof(struct channel_header, size) == 56, "channel_header.size");
+static_assert(offsetof(struct channel_header, wakes) == 128, "channel_header.wakes");
+
+enum zc_channel_operation {
+	ZC_CHANNEL_PUT = 1,
+	ZC_CHANNEL_GET = 2,
+	ZC_CHANNEL_DELETE = 3,
+	ZC_CHANNEL_EXISTS = 4,
+};
+
+#define ZC_CHANNEL_KEEP_OLD 0x1u /* of a put, see ZC_KEEP_OLD in zclient.h */
+
+struct channel_request {
+	uint64_t cookie; /* comes back in the completion */
+	uint64_t object; /* key */
+	uint64_t index;
+	uint32_t pool;	    /* handle, from PoolOpen on the connection */
+	uint32_t slot;	    /* of the page: put reads it, get writes it */
+	uint32_t length;    /* bytes of the value (put), or room for it (get) */
+	uint16_t operation; /* enum zc_channel_operation */
+	uint16_t flags;
+	uint64_t spare[3]; /* zero */
+};
+static_assert(sizeof(struct channel_request) == 64, "channel_request");
+static_assert(offsetof(struct channel_request, operation) == 36, "channel_request.operation");
+
+struct channel_completion {
+	uint64_t cookie;
+	int32_t status; /* 0, the length of a fetched value, or a negative errno */
+	uint32_t spare; /* zero */
+};
+static_assert(sizeof(struct channel_completion) == 16, "channel_completion");
+
+struct channel_ring {
+	/* written by the client */
+	uint32_t submit_tail; /* requests there are */
+	uint8_t gap[64 - 4];
+	uint32_t complete_head; /* completions taken */
+	uint32_t wake_at;	/* wake the client when complete_tail becomes this */
+	uint8_t gap2[64 - 8];
+	/* written by the engine */
+	uint32_t submit_head; /* requests taken */
+	uint32_t need_wakeup; /* 1: the worker sleeps, write to its eventfd after a submit */
+	uint8_t gap3[64 - 8];
+	uint32_t complete_tail; /* completions there are */
+	uint8_t gap4[64 - 4];
+	/* struct channel_request[entries], then struct channel_completion[entries] */
+};
+static_assert(sizeof(struct channel_ring) == 256, "channel_ring");
+static_assert(offsetof(struct channel_ring, complete_head) == 64, "channel_ring.complete_head");
+static_assert(offsetof(struct channel_ring, submit_head) == 128, "channel_ring.submit_head");
+static_assert(offsetof(struct channel_ring, complete_tail) == 192, "channel_ring.complete_tail");
+
 #endif

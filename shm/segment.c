@@ -22,11 +22,9 @@
 #include "atomic.h"
 #include "layout.h"
 #include "lock.h"
+#include "sealed.h"
 
 /* Newer than the C library of the oldest system we build on. */
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 0x0008U /* Linux 6.3 */
-#endif
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
@@ -35,33 +33,6 @@ static bool
 os_page_aligned(uint64_t bytes)
 {
 	return (bytes & (ZC_OS_PAGE_SIZE - 1)) == 0;
-}
-
-static int
-create_file(const char *name)
-{
-	unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-	int fd = memfd_create(name, flags | MFD_NOEXEC_SEAL);
-
-	if (fd < 0 && errno == EINVAL) /* a kernel that does not know the flag */
-		fd = memfd_create(name, flags);
-	return fd < 0 ? -errno : fd;
-}
-
-/* The mode first: until it is set, /proc would let others open the file. */
-static int
-seal_file(int fd)
-{
-	const int wanted = F_SEAL_SHRINK | F_SEAL_SEAL;
-	int seals;
-
-	if (fchmod(fd, 0600) || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) ||
-	    fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL))
-		return -errno;
-	seals = fcntl(fd, F_GET_SEALS);
-	if (seals < 0)
-		return -errno;
-	return (seals & wanted) == wanted ? 0 : -EPERM;
 }
 
 static int
@@ -92,10 +63,10 @@ segment_create(struct segment *segment, const char *name, uint64_t reserve)
 	*segment = (struct segment){.fd = -1};
 	if (reserve == 0 || !os_page_aligned(reserve))
 		return -EINVAL;
-	fd = create_file(name);
+	fd = sealed_memfd(name);
 	if (fd < 0)
 		return fd;
-	error = seal_file(fd);
+	error = sealed_close(fd, F_SEAL_SHRINK | F_SEAL_SEAL);
 	if (!error)
 		error = map_reserve(fd, reserve, &segment->base);
 	if (error) {
