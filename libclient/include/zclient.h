@@ -3,18 +3,25 @@
  * libzclient: keep pages compressed in zcached's shared memory.
  *
  * Functions return 0 or a positive result, or a negative errno; they print nothing, never abort and
- * keep no state outside the objects they return. All are thread safe: a struct zc or zc_pool may be
- * used by any number of threads at once. Every call ends by its deadline (zc_set_timeout). When the
- * service restarts, the library connects again by itself, within the deadline of the call that
- * noticed.
+ * keep no state outside the objects they return but a thread's last error text. All are thread safe:
+ * a struct zc or zc_pool may be used by any number of threads at once; slow calls of one do not hold
+ * up the others. Every call ends by its deadline (zc_set_timeout), and no call is a cancellation
+ * point. When the service restarts, the library connects again by itself, within the deadline of
+ * the call that noticed: zclient(7) says what that means for what was stored.
  *
  * Errors every call that talks to the service can return:
  *  -ETIMEDOUT     the deadline passed; a put or delete may or may not have been done
- *  -ECONNREFUSED, -ENOENT (of the socket: zc_open only), -EACCES (of the socket)
- *  -EHOSTDOWN     the service is not there and did not come back before the deadline
- *  -EPROTO        the service sent what is not the protocol
+ *  -EHOSTDOWN     the service is not there and did not come back before the deadline; likewise
+ *  -EACCES        it came back and this user may not connect, or may not do this
+ *  -ECONNRESET    zc_pool_create, zc_pool_destroy, zc_compact_start: the connection was lost and
+ *                 it is not known whether it was done; zc_open: the service hung up
+ *  -EBADF         of a pool: it was destroyed, or the service came back without it; or zc_close
+ *                 was called before
+ *  -EPROTO        the service sent what is not the protocol, or says that we did
  *  -EPROTONOSUPPORT  it speaks another version
+ *  -ENOMEM        of a call that stores nothing: no memory in this process
  *  -EPERM         called in a child of the process that opened (open again there)
+ *  -EINVAL        an argument that makes no sense
  */
 #ifndef ZCLIENT_H
 #define ZCLIENT_H
@@ -24,6 +31,9 @@
 
 #ifdef __cplusplus
 extern "C" {
+#endif
+#ifdef __GNUC__
+#pragma GCC visibility push(default)
 #endif
 
 #define ZC_VERSION_MAJOR 0
@@ -41,18 +51,25 @@ typedef struct zc_key {
 /* Version of the library at run time, (major << 16 | minor). */
 uint32_t zc_version(void);
 
-/* Where the service listens by default: $ZCACHED_SOCKET, or /run/zcached/zcached.sock. Never NULL.
+/*
+ * Where the service listens by default: $ZCACHED_SOCKET (not in set-user-id programs), or
+ * /run/zcached/zcached.sock. Never NULL.
  */
 const char *zc_default_socket(void);
 
 /*
  * Connects to the service at `socket_path` (NULL: zc_default_socket()). `flags` is 0 for now.
  * Returns 0 and the connection in *out; the caller closes it with zc_close after every pool opened
- * on it. -EINVAL (flags, path too long), -ENOMEM, and the errors above.
+ * on it. Waits at most 10 s, and not at all for a service that is not there: -ENOENT (no such
+ * socket), -ECONNREFUSED (nobody listens), -EACCES. -EINVAL (flags, path too long), -ENOMEM,
+ * -EMFILE and whatever else socket(2) says, and the errors above.
  */
 int zc_open(const char *socket_path, unsigned flags, struct zc **out);
 
-/* Closes and frees. *zc becomes NULL; NULL is accepted. No other call on it may be under way. */
+/*
+ * Closes and frees. *zc becomes NULL; NULL is accepted. No other call on it may be under way. A
+ * pool still open stays to be closed: everything else on it returns -EBADF.
+ */
 void zc_close(struct zc **zc);
 
 /* Deadline of each call from now on, in milliseconds; 0 means wait for ever. Default: 10,000. */
@@ -62,8 +79,9 @@ void zc_set_timeout(struct zc *zc, unsigned milliseconds);
 int zc_ping(struct zc *zc);
 
 /*
- * The service's text for the last error returned to this thread by a call on `zc`, or "". Valid
- * until this thread's next call on it.
+ * What is known in words about the last error a call on `zc` or its pools returned to this thread,
+ * mostly the service's; "" if there is nothing to add to the number. A thread keeps one text:
+ * that of its last error on any connection. Valid until this thread's next call.
  */
 const char *zc_error_text(struct zc *zc);
 
@@ -91,7 +109,7 @@ struct zc_pool_info {
 /*
  * Opens an existing pool; NULL means "default". Returns 0 and the pool in *out (close it with
  * zc_pool_close before zc_close). -ENOENT: no such pool. -EACCES: the service does not let this
- * user. `flags` is 0 for now.
+ * user. -EMFILE: too many pools on this connection. `flags` is 0 for now.
  */
 int zc_pool_open(struct zc *zc, const char *name, unsigned flags, struct zc_pool **out);
 void zc_pool_close(struct zc_pool **pool);
@@ -105,7 +123,10 @@ int zc_pool_info(struct zc_pool *pool, struct zc_pool_info *info);
  */
 int zc_pool_create(struct zc *zc, const struct zc_pool_info *info);
 
-/* Destroys a pool and everything in it. -ENOENT, -EACCES (its owner and root may). */
+/*
+ * Destroys a pool and everything in it. -ENOENT, -EACCES (its owner and root may), -EBUSY (it is
+ * part of the service's configuration).
+ */
 int zc_pool_destroy(struct zc *zc, const char *name);
 
 /*
@@ -132,12 +153,17 @@ int zc_put(struct zc_pool *pool, zc_key key, const void *value, size_t length, u
 
 /*
  * Fetches the value of `key` into `buffer` of `size` bytes. Returns its length in bytes (1 .. page
- * size). -ENOENT   not there (never stored, deleted, or dropped from a cache) -EBADMSG  it was
- * stored and is damaged: until it is overwritten or deleted -EMSGSIZE longer than `size`
+ * size); on an error the buffer is as it was.
+ *  -ENOENT    not there (never stored, deleted, or dropped from a cache)
+ *  -EBADMSG   it was stored and is damaged: until it is overwritten or deleted
+ *  -EMSGSIZE  longer than `size`
  */
 int zc_get(struct zc_pool *pool, zc_key key, void *buffer, size_t size);
 
-/* Deletes. 0, or -ENOENT when there was nothing. */
+/*
+ * Deletes. 0, or -ENOENT when there was nothing (also when the connection was lost and the first
+ * of two attempts did it).
+ */
 int zc_del(struct zc_pool *pool, zc_key key);
 
 /* 1: there. 0: not there. -EBADMSG: there, and damaged. */
@@ -177,7 +203,8 @@ struct zc_stats {
 	uint64_t dropped_old; /* old values removed by a refused overwrite */
 	uint64_t damaged;     /* damages found */
 	uint64_t objects_moved, zspages_freed, pages_freed, compactions;
-	uint64_t reserved[8];
+	uint64_t objects_packed; /* moved to shorten partly filled zspages */
+	uint64_t reserved[7];
 };
 int zc_stats(struct zc_pool *pool, struct zc_stats *stats);
 
@@ -205,7 +232,8 @@ struct zc_class {
 	uint64_t fullness[11]; /* zspages: empty, then (0,10 %] .. (90,100 %] in use */
 	uint64_t reserved[4];
 };
-/* Fills up to `room` classes; returns how many there are. */
+/* Fills up to `room` classes (struct_size of the first set by the caller); returns how many there
+ * are. */
 int zc_classes(struct zc_pool *pool, struct zc_class *list, size_t room);
 
 /* State of the running or of the last compaction of a pool. */
@@ -217,7 +245,8 @@ struct zc_compaction {
 	uint64_t objects_moved, objects_busy, zspages_freed, pages_freed;
 	uint64_t generation;			/* compactions started on this pool so far */
 	uint64_t resident_before, resident_now; /* bytes */
-	uint64_t reserved[4];
+	uint64_t objects_packed;		/* moved to shorten partly filled zspages */
+	uint64_t reserved[3];
 };
 
 enum zc_compact_flags {
@@ -230,6 +259,9 @@ enum zc_compact_flags {
 int zc_compact_start(struct zc_pool *pool, unsigned flags, struct zc_compaction *state);
 int zc_compact_status(struct zc_pool *pool, struct zc_compaction *state);
 
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
 #ifdef __cplusplus
 }
 #endif
