@@ -125,8 +125,7 @@ copy_raw(const struct pool_view *view, uint64_t offset, struct copy *copy)
 
 	if (!in_range(header, sizeof(uint64_t), view->control_size))
 		return -EAGAIN;
-	/* Relaxed: it counts only after the second look. */
-	copy->object_header = load_relaxed((const uint64_t *)((const char *)view->header + header));
+	copy_raced(&copy->object_header, (const char *)view->header + header, sizeof(uint64_t));
 	copy_raced(copy->stored, view->data + offset, view->page_size);
 	return 0;
 }
@@ -144,7 +143,7 @@ copy_object(const struct pool_view *view, uint64_t word, struct copy *copy)
 		return error;
 	if (location_length(word) == view->page_size)
 		return copy_raw(view, offset, copy);
-	copy->object_header = load_relaxed((const uint64_t *)object); /* as in copy_raw() */
+	copy_raced(&copy->object_header, object, ZC_OBJECT_HEADER_SIZE);
 	copy_raced(copy->stored, object + ZC_OBJECT_HEADER_SIZE, location_length(word));
 	return 0;
 }
