@@ -333,7 +333,7 @@ print_table(const struct density *density, const struct density_result *result)
 	char compared[TEXT_SIZE], wrong[TEXT_SIZE];
 	const struct zc_compaction *compaction = &result->compaction;
 
-	printf("%s, %llu copies of %s\n\n", density->codec, (unsigned long long)density->copies,
+	printf("%s, %llu x %s\n\n", density->codec, (unsigned long long)density->copies,
 	       density->path);
 	printf("%-16s %11s %11s %11s %11s %7s %12s %14s\n", "", "pages", "logical", "compressed",
 	       "pool", "ratio", "utilization", "metadata/page");

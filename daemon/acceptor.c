@@ -22,6 +22,7 @@ struct acceptor {
 	struct event *listen, *stop, *retry;
 	int listening;
 	unsigned next; /* worker */
+	bool failing;  /* since the last connection that was accepted */
 	bool stopped;
 };
 
@@ -63,14 +64,16 @@ welcome(struct acceptor *acceptor, int fd)
 	inbox_post(&worker->inbox, &connection->message, connection_adopt);
 }
 
-/* Accepting would fail again at once: rests for a second. */
+/* Accepting would fail again at once: rests for a second. Said once, until it works again. */
 static void
 pause_accepting(struct acceptor *acceptor, int error)
 {
 	static const struct timeval second = {.tv_sec = 1};
 
-	log_limited(LOG_KIND_ACCEPT, LOG_ERR, "cannot accept connections: %s; again in a second",
-		    strerror(error));
+	if (!acceptor->failing)
+		log_limited(LOG_KIND_ACCEPT, LOG_ERR,
+			    "cannot accept connections: %s; tries every second", strerror(error));
+	acceptor->failing = true;
 	event_del(acceptor->listen);
 	event_add(acceptor->retry, &second);
 }
@@ -85,6 +88,7 @@ on_connection(evutil_socket_t listening, short what, void *arg)
 		int fd = accept4(listening, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 		if (fd >= 0) {
+			acceptor->failing = false;
 			welcome(acceptor, fd);
 			continue;
 		}

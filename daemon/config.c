@@ -249,7 +249,7 @@ parse_pool(struct parser *parser, const char *text)
 	if (strlen(text) >= sizeof(copy))
 		return refuse(parser, "--pool: '%.40s...' is longer than %u bytes", text,
 			      POOL_TEXT - 1);
-	strcpy(copy, text);
+	memcpy(copy, text, strlen(text) + 1);
 	keys = strchr(copy, ':');
 	if (keys)
 		*keys++ = 0;
@@ -261,7 +261,7 @@ parse_pool(struct parser *parser, const char *text)
 	for (unsigned i = 0; i < engine->pools; i++)
 		if (strcmp(engine->pool[i].name, copy) == 0)
 			return refuse(parser, "--pool: '%s' is given twice", copy);
-	strcpy(pool->name, copy);
+	memcpy(pool->name, copy, strlen(copy) + 1);
 	engine->pools++;
 	return parse_pool_keys(parser, keys, pool);
 }

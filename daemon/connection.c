@@ -71,8 +71,7 @@ connection_free(struct connection *connection)
 	free(connection);
 }
 
-/* Ends it for lack of memory; what its client asked for last may or may not have been done. */
-static void __attribute__((noinline)) connection_end_no_memory(struct connection *connection)
+void __attribute__((noinline)) connection_end_no_memory(struct connection *connection)
 {
 	log_limited(LOG_KIND_MEMORY, LOG_WARNING, "a connection was ended: no memory");
 	connection_end(connection);
@@ -237,13 +236,16 @@ may_parse(struct connection *connection)
 	       !connection->worker->draining && connection_has_room(connection);
 }
 
-/* Takes whole requests, as long as they can be taken. Returns the bytes used up. */
+/*
+ * Takes whole requests, as long as they can be taken, and not more in one turn than others should
+ * wait for. Returns the bytes used up.
+ */
 static uint32_t
 input_parse(struct connection *connection, const char *bytes, uint32_t size)
 {
 	uint32_t used = 0, length;
 
-	while (used < size && may_parse(connection)) {
+	for (unsigned taken = 0; used < size && may_parse(connection); taken++) {
 		int whole = frame_parse(bytes + used, size - used, ZC_FRAME_MAX, &length);
 
 		if (whole < 0)
@@ -251,7 +253,10 @@ input_parse(struct connection *connection, const char *bytes, uint32_t size)
 					  "a frame of length 0, or longer than the service takes");
 		if (whole <= 0)
 			break;
-		if (!request_dispatch(connection, bytes + used + ZC_FRAME_HEADER, length)) {
+		if (taken == CONNECTION_TURN_MAX)
+			connection_make_ready(connection);
+		if (taken == CONNECTION_TURN_MAX ||
+		    !request_dispatch(connection, bytes + used + ZC_FRAME_HEADER, length)) {
 			connection->waiting = true;
 			break;
 		}

@@ -2,11 +2,12 @@
 /*
  * A connection: its socket, what came in and is not yet dealt with, what has not yet gone out.
  *
- * It belongs to one worker, whose thread alone touches it; nothing is locked. Input is read into the
- * worker's scratch and parsed there; responses are packed into the worker's scratch and sent at the
- * end of the connection's turn. Only what cannot be dealt with at once is kept in buffers of the
- * connection's own, so an idle connection costs little more than this struct (about 1 KiB, and 1 KiB
- * once it has opened a pool). What a connection can cost at most, whatever its client does:
+ * It belongs to one worker, whose thread alone touches it; nothing is locked. Input is read into
+ * the worker's scratch and parsed there; responses are packed into the worker's scratch and sent
+ * at the end of the connection's turn. Only what cannot be dealt with at once is kept in buffers
+ * of the connection's own, so an idle connection costs little more than this struct (about 1 KiB,
+ * and 1 KiB once it has opened a pool). What a connection can cost at most, whatever its client
+ * does:
  *
  *	input	 WORKER_INPUT		68 KiB	one frame, or as much in smaller ones
  *	output	 WORKER_OUTPUT		136 KiB	nothing is parsed or answered while some is unsent
@@ -15,8 +16,9 @@
  *
  * together under 512 KiB in practice, times --connections.
  *
- * A turn (connection_turn) sends what is left over, packs answers of requests that came home, parses
- * what can be parsed, reads once, sends, and decides what to wait for. Every event leads to one.
+ * A turn (connection_turn) sends what is left over, packs answers of requests that came home,
+ * parses what can be parsed, reads once, sends, and decides what to wait for. Every event leads
+ * to one.
  */
 #ifndef ZCACHED_DAEMON_CONNECTION_H
 #define ZCACHED_DAEMON_CONNECTION_H
@@ -32,6 +34,7 @@
 #include "request.h"
 
 #define CONNECTION_IN_FLIGHT_MAX 32u
+#define CONNECTION_TURN_MAX	 64u /* requests taken before others have their turn */
 #define CONNECTION_VALUES_MAX	 (256u << 10)
 #define CONNECTION_NAME_SIZE	 65u
 
@@ -68,7 +71,7 @@ struct connection {
 	bool greeted;	      /* hello was said */
 	bool control_pending; /* one request is with the control thread: no more than that */
 	bool barrier;	      /* a scan is in flight: later requests wait, to be done after it */
-	bool waiting;	      /* a parsed request could not be taken for want of room */
+	bool waiting;	      /* a whole request is here and was not taken, for now */
 	bool reading;	      /* the read event is set */
 	bool closing;	      /* takes nothing more; ends when the output is sent */
 	bool end_of_input;    /* the client will send no more; ends when all is answered */
@@ -104,5 +107,8 @@ void connection_shut(struct connection *connection);
 
 /* Ends it at once. Requests in flight are dropped when they come home. */
 void connection_end(struct connection *connection);
+
+/* The same for lack of memory: what its client asked for last may or may not have been done. */
+void connection_end_no_memory(struct connection *connection);
 
 #endif

@@ -47,7 +47,7 @@ static void
 copy_text(char *to, size_t size, const char *text)
 {
 	if (strlen(text) < size)
-		strcpy(to, text);
+		memcpy(to, text, strlen(text) + 1);
 }
 
 static void
@@ -65,7 +65,7 @@ copy_create(struct control_request *control, const Zcache__V1__PoolCreate *creat
 	control->page_size = create->page_size;
 	control->limit = create->limit;
 	if (*create->codec)
-		strcpy(control->codec, "?");
+		control->codec[0] = '?';
 	copy_text(control->codec, sizeof(control->codec), create->codec);
 }
 

@@ -3,9 +3,9 @@
  * The control thread: everything that may block or take long, away from the workers. It creates and
  * destroys pools (system calls, waiting for workers), and makes long answers (statistics).
  *
- * Requests reach it through a queue and go home through their worker's inbox with the packed answer.
- * A connection has one request here at a time, so the queue is as long as there are connections at
- * most. The mutex guards the queue alone.
+ * Requests reach it through a queue and go home through their worker's inbox with the packed
+ * answer. A connection has one request here at a time, so the queue is as long as there are
+ * connections at most. The mutex guards the queue alone.
  */
 #ifndef ZCACHED_DAEMON_CONTROL_H
 #define ZCACHED_DAEMON_CONTROL_H

@@ -2,8 +2,8 @@
 /*
  * Creating, destroying and listing pools, for clients.
  *
- * Any user who can connect may create pools and owns them. The limits of all pools that clients made
- * may not pass the service's --limit in sum: that is what the operator has given away.
+ * Any user who can connect may create pools and owns them. The limits of all pools that clients
+ * made may not pass the service's --limit in sum: that is what the operator has given away.
  */
 #include <errno.h>
 #include <semaphore.h>
@@ -52,7 +52,7 @@ create_config(struct control *control, const struct control_request *request,
 		.owner_uid = request->uid,
 		.auto_compact = true,
 	};
-	strcpy(config->name, request->name);
+	memcpy(config->name, request->name, sizeof(config->name));
 	if (!config_pool_name_valid(config->name))
 		return control_refuse(control, -EINVAL,
 				      "a pool's name is 1 to 63 of letters, digits, '.', '_', '-'");

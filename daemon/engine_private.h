@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Inside the engine: what its threads share. Fields are constant while threads run unless marked. */
+/* Inside the engine: what its threads share. Fields are constant while they run, unless marked. */
 #ifndef ZCACHED_DAEMON_ENGINE_PRIVATE_H
 #define ZCACHED_DAEMON_ENGINE_PRIVATE_H
 

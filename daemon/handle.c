@@ -6,8 +6,8 @@
 #include <stdlib.h>
 
 /*
- * A free slot, or one whose pool is gone. There are as many slots as pools can live at once, and none
- * is created while this worker is in an operation on one that is being destroyed.
+ * A free slot, or one whose pool is gone. There are as many slots as pools can live at once, and
+ * none is created while this worker is in an operation on one that is being destroyed.
  */
 static unsigned
 slot_take(struct handle_table *table)

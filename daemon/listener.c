@@ -66,6 +66,11 @@ lock_take(struct listener *listener)
 
 	snprintf(path, sizeof(path), "%s.lock", listener->path);
 	listener->lock_fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (listener->lock_fd < 0 && errno == ENOENT) {
+		log_error("the folder of %s does not exist: make it or choose another --socket",
+			  listener->path);
+		return -ENOENT;
+	}
 	if (listener->lock_fd < 0)
 		return failed("cannot open the lock file", path);
 	if (flock(listener->lock_fd, LOCK_EX | LOCK_NB) == 0)
@@ -91,21 +96,30 @@ socket_is_stale(const struct sockaddr_un *address)
 	return stale;
 }
 
+/* Whether a socket is at the path, 1 or 0; anything else there is an error. */
+static int
+path_has_socket(const char *path)
+{
+	struct stat status;
+
+	if (lstat(path, &status) < 0)
+		return errno == ENOENT ? 0 : failed("cannot look at", path);
+	if (S_ISSOCK(status.st_mode))
+		return 1;
+	log_error("%s is not a socket: it is left alone; remove it or choose another --socket",
+		  path);
+	return -EEXIST;
+}
+
 /* Makes room for the socket. */
 static int
 path_clear(const struct sockaddr_un *address)
 {
 	const char *path = address->sun_path;
-	struct stat status;
+	int found = path_has_socket(path);
 
-	if (lstat(path, &status) < 0)
-		return errno == ENOENT ? 0 : failed("cannot look at", path);
-	if (!S_ISSOCK(status.st_mode)) {
-		log_error("%s is not a socket: it is left alone; remove it or choose another "
-			  "--socket",
-			  path);
-		return -EEXIST;
-	}
+	if (found <= 0)
+		return found;
 	if (!socket_is_stale(address)) {
 		log_error("something listens on %s: stop it or choose another --socket", path);
 		return -EADDRINUSE;
@@ -157,7 +171,10 @@ listener_make(const struct listener_config *config, struct listener *listener)
 
 	if (result == 0)
 		result = folder_ensure(config->path);
+	/* Looked at twice: no lock file is left beside what is no socket. */
 	if (result == 0)
+		result = path_has_socket(config->path);
+	if (result >= 0)
 		result = lock_take(listener);
 	if (result == 0)
 		result = path_clear(&address);

@@ -43,42 +43,46 @@ log_to_syslog(void)
 	log_state.syslog = true;
 }
 
-/* One line: control bytes in what clients sent must not make it two. */
-static size_t
-line_finish(char *line, size_t length)
+/* Control bytes in what clients sent shall not make two lines of one, or steer a terminal. */
+static void
+clean(char *text)
 {
-	if (length > LINE_SIZE - 2)
-		length = LINE_SIZE - 2;
-	for (size_t i = 0; i < length; i++)
-		if ((unsigned char)line[i] < ' ' || line[i] == 127)
-			line[i] = '?';
-	line[length++] = '\n';
-	return length;
+	for (; *text; text++)
+		if ((unsigned char)*text < ' ' || *text == 127)
+			*text = '?';
+}
+
+static void
+write_line(int severity, const char *text)
+{
+	struct pollfd error = {.fd = STDERR_FILENO, .events = POLLOUT};
+	char line[LINE_SIZE + 16];
+	int length;
+
+	if (log_state.journal)
+		length = snprintf(line, sizeof(line), "<%d>%s\n", severity, text);
+	else
+		length = snprintf(line, sizeof(line), "zcached: %s\n", text);
+	if (poll(&error, 1, 0) != 1)
+		return;
+	/* A failed write has nobody to be told to. */
+	if (write(STDERR_FILENO, line, (size_t)length) < 0)
+		return;
 }
 
 static void __attribute__((format(printf, 2, 0)))
 log_write(int severity, const char *format, va_list arguments)
 {
-	struct pollfd error = {.fd = STDERR_FILENO, .events = POLLOUT};
-	char line[LINE_SIZE];
-	int prefix = 0, text;
+	char text[LINE_SIZE];
 
 	if (severity == LOG_INFO && !log_state.verbose)
 		return;
-	if (log_state.syslog) {
-		vsyslog(severity, format, arguments);
-		return;
-	}
-	if (log_state.journal)
-		prefix = snprintf(line, sizeof(line), "<%d>", severity);
+	vsnprintf(text, sizeof(text), format, arguments);
+	clean(text);
+	if (log_state.syslog)
+		syslog(severity, "%s", text);
 	else
-		prefix = snprintf(line, sizeof(line), "zcached: ");
-	text = vsnprintf(line + prefix, sizeof(line) - (size_t)prefix, format, arguments);
-	if (text < 0 || poll(&error, 1, 0) != 1)
-		return;
-	/* A failed write has nobody to be told to. */
-	if (write(STDERR_FILENO, line, line_finish(line, (size_t)prefix + (size_t)text)) < 0)
-		return;
+		write_line(severity, text);
 }
 
 void

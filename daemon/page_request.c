@@ -91,7 +91,7 @@ page_request_post(struct connection *connection, uint64_t id, const struct opera
 	buffer = buffer_take(&connection->worker->buffers, (uint32_t)sizeof(*page) + size);
 	if (!buffer) {
 		/* No answer: an error would promise that an old value of the key is gone. */
-		connection_end(connection);
+		connection_end_no_memory(connection);
 		return true;
 	}
 	page = (struct page_request *)(void *)buffer->data;

@@ -136,7 +136,7 @@ registry_remove(struct registry *registry, struct pool_entry *entry)
 	while (registry->entry[i] != entry)
 		i++;
 	memmove(&registry->entry[i], &registry->entry[i + 1],
-		(registry->count - i - 1) * sizeof(registry->entry[0]));
+		(registry->count - i - 1) * sizeof(struct pool_entry *));
 	registry->count--;
 	pthread_mutex_unlock(&registry->mutex);
 	/* Pairs with pool_entry_alive; who reads 0 is waited for, see registry.h. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A request's bytes; wire.h has the contract. Bounds are checked although the decoder has done so. */
+/* A request's bytes; wire.h has the contract. Bounds are checked, although the decoder did so. */
 #include "wire.h"
 
 #include <string.h>

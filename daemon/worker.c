@@ -29,12 +29,17 @@ deliver_messages(struct worker *worker)
 	}
 }
 
+/* A turn for each connection that is ready now; those that get ready meanwhile are next time's. */
 static void
 run_ready(struct worker *worker)
 {
-	struct connection *connection;
+	struct connection *last = TAILQ_LAST(&worker->ready, connection_queue);
+	bool more = last != NULL;
 
-	while ((connection = TAILQ_FIRST(&worker->ready))) {
+	while (more) {
+		struct connection *connection = TAILQ_FIRST(&worker->ready);
+
+		more = connection != last;
 		TAILQ_REMOVE(&worker->ready, connection, ready_link);
 		connection->ready = false;
 		connection_turn(connection, false);
@@ -75,7 +80,8 @@ worker_main(void *arg)
 		if (worker->stopping)
 			break;
 		/* A scan goes on between events, it does not wait for one. */
-		if (scan_step(worker) || !inbox_may_sleep(&worker->inbox))
+		if (scan_step(worker) || !TAILQ_EMPTY(&worker->ready) ||
+		    !inbox_may_sleep(&worker->inbox))
 			flags |= EVLOOP_NONBLOCK;
 		event_base_loop(worker->base, flags);
 		inbox_awake(&worker->inbox);

@@ -2,10 +2,11 @@
 /*
  * A worker: a thread of its own CPU, with its own event loop, compression streams and scratch.
  *
- * Each connection has one worker, which does all its input, output and parsing. Each shard of every
- * pool has one owner, which does all its operations. A request for a key of another owner is posted
- * to that worker's inbox and comes back through this one's. So all operations of a client on one key
- * pass one queue, and workers share nothing but the pools' allocators, the inboxes, and counters.
+ * Each connection has one worker, which does all its input, output and parsing. Each shard of
+ * every pool has one owner, which does all its operations. A request for a key of another owner
+ * is posted to that worker's inbox and comes back through this one's. So all operations of a
+ * client on one key pass one queue, and workers share nothing but the pools' allocators, the
+ * inboxes, and counters.
  *
  * All fields but `inbox` and `count` are the worker's own; nothing is locked. A worker never waits
  * for anybody: sockets are non-blocking, posting never fails, and what needs to block is the
@@ -53,7 +54,6 @@ struct worker {
 	unsigned number; /* 0 .. engine->worker_count - 1 */
 	int cpu;	 /* pinned to it; -1: to none */
 	pthread_t thread;
-	bool started;
 
 	struct event_base *base;
 	struct event *wake;
@@ -65,14 +65,15 @@ struct worker {
 	char *input;  /* WORKER_INPUT bytes */
 	char *value;  /* ZC_PAGE_SIZE_MAX bytes: of a get that is answered at once */
 	char *output; /* WORKER_OUTPUT bytes: responses of the connection at turn */
-	uint32_t output_used;
 
 	struct connection_list connections;
 	struct connection_queue ready; /* have answers, or input that can go on */
 	struct scan_part_queue scans;  /* running: one for each pool at most */
-	uint32_t away;		       /* requests of its connections that are not home yet */
 	struct message order;	       /* drain or stop */
-	bool draining;		       /* takes no more requests */
+	uint32_t output_used;
+	uint32_t away; /* requests of its connections that are not home yet */
+	bool started;  /* there is a thread */
+	bool draining; /* takes no more requests */
 	bool stopping;
 
 	alignas(64) struct worker_count count;

@@ -18,11 +18,14 @@
  * and marks every unanswered call CALL_LOST; the next thread that wants to send connects anew.
  *
  * Rules of waking:
- *  - `turn` is signalled when sending ends, when reading ends on a broken connection, when
- *    connecting ends, and by a waiter that gives up (it may have been the one signalled).
+ *  - The head of the queue is woken when sending ends, when reading ends on a broken connection,
+ *    when connecting ends, and when a head gives up. Whoever comes by may be faster: it wakes the
+ *    head again when it has sent.
  *  - When reading ends, or a call leaves, one CALL_WAITING call is woken to read. A CALL_SENDING
  *    call is not: its thread could be stuck until somebody reads. It looks for itself when it
  *    comes to wait.
+ *  - Each thread waits on a condition of its own: woken is who was meant, and condition variables
+ *    shared by many have lost wake-ups in several releases of glibc.
  *
  * A call that passes its deadline leaves the list; its reply, when it comes, names nobody and is
  * dropped. Ids are never used twice, so a reply cannot reach another call.
@@ -52,7 +55,6 @@ init_locks(struct transport *transport)
 	pthread_condattr_init(&transport->monotonic);
 	pthread_condattr_setclock(&transport->monotonic, CLOCK_MONOTONIC);
 	pthread_mutex_init(&transport->mutex, NULL);
-	pthread_cond_init(&transport->turn, &transport->monotonic);
 	pthread_cond_init(&transport->reopened, &transport->monotonic);
 }
 
@@ -80,6 +82,7 @@ transport_open(struct transport *transport, const char *path, uint64_t deadline)
 	error = connection_init(&transport->connection);
 	if (error)
 		return error;
+	TAILQ_INIT(&transport->queue);
 	TAILQ_INIT(&transport->calls);
 	init_locks(transport);
 	do {
@@ -113,7 +116,6 @@ transport_destroy(struct transport *transport, bool inherited)
 	if (inherited)
 		return;
 	pthread_cond_destroy(&transport->reopened);
-	pthread_cond_destroy(&transport->turn);
 	pthread_mutex_destroy(&transport->mutex);
 	pthread_condattr_destroy(&transport->monotonic);
 }
@@ -128,6 +130,15 @@ wait_on(struct transport *transport, pthread_cond_t *cond, uint64_t deadline)
 	if (deadline == DEADLINE_NEVER)
 		return -pthread_cond_wait(cond, &transport->mutex);
 	return -pthread_cond_timedwait(cond, &transport->mutex, &until);
+}
+
+static void
+wake_a_sender(struct transport *transport)
+{
+	struct call *head = TAILQ_FIRST(&transport->queue);
+
+	if (head)
+		pthread_cond_signal(&head->wake);
 }
 
 /* ---- the connection as a whole ---- */
@@ -176,37 +187,52 @@ reconnect(struct transport *transport, uint64_t deadline)
 	pthread_mutex_lock(&transport->mutex);
 	transport->state = error ? LINK_DOWN : LINK_UP;
 	transport->generation += !error;
-	pthread_cond_signal(&transport->turn);
+	wake_a_sender(transport);
 	if (may_come_back(error) && error != -EACCES)
 		return -EHOSTDOWN;
 	return error == -ETIMEDOUT ? -EHOSTDOWN : error;
 }
 
-/* Gets a connection and the right to send on it. */
+static bool
+turn_is_free(const struct transport *transport)
+{
+	return transport->state == LINK_UP && !transport->sending;
+}
+
+/* Waits in the queue for a connection and the right to send on it, or makes the connection. */
 static int
-take_turn(struct transport *transport, uint64_t deadline)
+queue_up(struct transport *transport, struct call *call, uint64_t deadline)
 {
 	int error = 0;
 
-	while (!error && (transport->state != LINK_UP || transport->sending)) {
+	TAILQ_INSERT_TAIL(&transport->queue, call, link);
+	while (!error && !turn_is_free(transport)) {
 		if (transport->state == LINK_DOWN && !transport->sending && !transport->reading)
 			error = reconnect(transport, deadline);
 		else
-			error = wait_on(transport, &transport->turn, deadline);
+			error = wait_on(transport, &call->wake, deadline);
 	}
-	if (!error) {
-		transport->sending = true;
-		return 0;
-	}
-	pthread_cond_signal(&transport->turn);
+	TAILQ_REMOVE(&transport->queue, call, link);
 	return error == -ETIMEDOUT && transport->state != LINK_UP ? -EHOSTDOWN : error;
+}
+
+static int
+take_turn(struct transport *transport, struct call *call, uint64_t deadline)
+{
+	int error = turn_is_free(transport) ? 0 : queue_up(transport, call, deadline);
+
+	if (error)
+		wake_a_sender(transport);
+	else
+		transport->sending = true;
+	return error;
 }
 
 static void
 give_turn(struct transport *transport)
 {
 	transport->sending = false;
-	pthread_cond_signal(&transport->turn);
+	wake_a_sender(transport);
 }
 
 /* ---- replies ---- */
@@ -276,7 +302,7 @@ read_for_all(struct transport *transport, struct call *call, uint64_t deadline)
 	while (call->state == CALL_WAITING && !deadline_passed(deadline));
 	transport->reading = false;
 	if (transport->state == LINK_DOWN)
-		pthread_cond_signal(&transport->turn);
+		wake_a_sender(transport);
 }
 
 static void
@@ -321,7 +347,6 @@ enter_call(struct transport *transport, struct call *call)
 	call->state = CALL_SENDING;
 	if (call->pool)
 		*call->handle = call->pool->handle;
-	pthread_cond_init(&call->wake, &transport->monotonic);
 	TAILQ_INSERT_TAIL(&transport->calls, call, link);
 }
 
@@ -331,7 +356,6 @@ leave_call(struct transport *transport, struct call *call)
 	while (call->state == CALL_TAKING)
 		pthread_cond_wait(&call->wake, &transport->mutex);
 	TAILQ_REMOVE(&transport->calls, call, link);
-	pthread_cond_destroy(&call->wake);
 	wake_a_reader(transport);
 }
 
@@ -380,7 +404,7 @@ exchange(struct transport *transport, struct call *call, uint64_t deadline)
 static enum outcome
 try_call(struct transport *transport, struct call *call, uint64_t deadline)
 {
-	int error = take_turn(transport, deadline);
+	int error = take_turn(transport, call, deadline);
 
 	if (error) {
 		call->result = error;
@@ -415,11 +439,15 @@ ask_for_handle(struct transport *transport, struct call *call, uint64_t deadline
 		.take = take_handle,
 		.into = &handle,
 	};
+	enum outcome outcome;
 
 	request.op_case = ZCACHE__V1__REQUEST__OP_POOL_OPEN;
 	request.pool_open = &pool_open;
 	pool_open.name = (char *)call->pool->name;
-	if (try_call(transport, &open, deadline) == OUTCOME_AGAIN)
+	pthread_cond_init(&open.wake, &transport->monotonic);
+	outcome = try_call(transport, &open, deadline);
+	pthread_cond_destroy(&open.wake);
+	if (outcome == OUTCOME_AGAIN)
 		return 0;
 	if (open.result == 0) {
 		call->pool->handle = handle;
@@ -455,6 +483,7 @@ transport_call(struct transport *transport, struct call *call, uint64_t deadline
 
 	/* A thread cancelled while it reads for all would leave the others without a reader. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+	pthread_cond_init(&call->wake, &transport->monotonic);
 	pthread_mutex_lock(&transport->mutex);
 	do {
 		outcome = try_call(transport, call, deadline);
@@ -464,6 +493,7 @@ transport_call(struct transport *transport, struct call *call, uint64_t deadline
 	if (outcome != OUTCOME_RESULT)
 		call->result = transport->state == LINK_UP ? -ETIMEDOUT : -EHOSTDOWN;
 	pthread_mutex_unlock(&transport->mutex);
+	pthread_cond_destroy(&call->wake);
 	pthread_setcancelstate(cancel_state, NULL);
 	return call->result;
 }

@@ -7,8 +7,11 @@ ZCACHED, ZCACHECTL, ZCLIENT_LIB. ZC_TIME_FACTOR stretches every deadline (saniti
 ZC_STRESS_SECONDS is how long each stress lasts, ZC_SEED makes the random choices of a run
 repeatable.
 """
+import collections
 import errno
+import functools
 import hashlib
+import itertools
 import multiprocessing
 import os
 import random
@@ -23,7 +26,7 @@ import time
 import traceback
 import unittest
 
-from zcache_client import Connection, ZcacheError
+from zcache_client import Connection, ZcacheError, handle, make_key, pb, put_message
 
 ZCACHED = os.environ.get("ZCACHED", "zcached")
 TIME_FACTOR = float(os.environ.get("ZC_TIME_FACTOR", "1"))
@@ -101,7 +104,8 @@ class Service:
             status = self.process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise AssertionError(f"still running {STOP_SECONDS:g} s after signal {number}") from None
+            text = f"still running {STOP_SECONDS:g} s after signal {number}"
+            raise AssertionError(text) from None
         self.check_log()
         if status != 0:
             raise AssertionError(f"exit status {status}:\n" + self.log().decode(errors="replace"))
@@ -204,16 +208,23 @@ def random_page(source):
     return source.randbytes(PAGE)
 
 
+@functools.cache
+def text_bodies():
+    """A few bodies of text, made once: making one takes longer than storing it."""
+    source = random.Random(1)
+    words = [b" ".join(source.choice(WORDS) + str(source.randrange(8)).encode()
+                       for _ in range(PAGE // 5)) for _ in range(32)]
+    return [body[:PAGE] for body in words]
+
+
 def text_page(source):
-    """Compresses about 4:1."""
-    text = b" ".join(source.choice(WORDS) + str(source.randrange(8)).encode()
-                     for _ in range(PAGE // 5))
-    return text[:PAGE]
+    """Compresses about 4:1. No two are equal."""
+    return source.randbytes(16) + source.choice(text_bodies())[16:]
 
 
 def mixed_page(source):
     """Compresses about 2:1."""
-    return text_page(source)[:PAGE // 2] + source.randbytes(PAGE // 2)
+    return source.choice(text_bodies())[:PAGE // 2] + source.randbytes(PAGE // 2)
 
 
 FILLERS = (text_page, mixed_page, random_page)
@@ -245,6 +256,59 @@ def page_sequence(key, page):
     if (first, second) != tuple(key):
         raise AssertionError(f"key {key}: page of key {(first, second)}")
     return sequence
+
+
+# ---- many requests ----
+
+def send_all(client, requests, window=24):
+    """Sends (operation, message) pairs, some at a time; yields the responses in their order."""
+    waiting = collections.deque()
+    for operation, message in requests:
+        if len(waiting) == window:
+            yield client.wait(waiting.popleft())
+        waiting.append(client.submit(operation, message))
+    while waiting:
+        yield client.wait(waiting.popleft())
+
+
+def put_all(client, pool, pages, keep_old=False):
+    """Puts (key, page) pairs and returns their statuses."""
+    puts = (("put", put_message(pool, key, page, keep_old)) for key, page in pages)
+    return [response.status for response in send_all(client, puts)]
+
+
+def delete_all(client, pool, keys):
+    """Deletes keys and returns their statuses."""
+    deletes = (("delete", pb.Delete(pool=handle(pool), key=make_key(key))) for key in keys)
+    return [response.status for response in send_all(client, deletes)]
+
+
+def get_all(client, pool, keys):
+    """Gets keys and returns their values, None for a miss."""
+    gets = (("get", pb.Get(pool=handle(pool), key=make_key(key))) for key in keys)
+    return [None if response.status == -errno.ENOENT else checked(response).value.value
+            for response in send_all(client, gets)]
+
+
+def checked(response):
+    if response.status < 0:
+        raise ZcacheError(-response.status, response.message)
+    return response
+
+
+def fill(client, pool, pages, error):
+    """Puts (key, page) pairs, some at a time, until one is refused with `error`. Returns the keys
+    that were stored and one that was refused."""
+    stored = []
+    while True:
+        some = list(itertools.islice(pages, 24))
+        statuses = put_all(client, pool, some)
+        refused = [key for (key, _), status in zip(some, statuses) if status < 0]
+        if not some or any(status not in (0, -error) for status in statuses):
+            raise AssertionError(f"no page was refused, or one with another error: {statuses}")
+        stored += [key for (key, _), status in zip(some, statuses) if status == 0]
+        if refused:
+            return stored, refused[0]
 
 
 # ---- client processes ----

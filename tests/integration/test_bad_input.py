@@ -42,6 +42,7 @@ class BadInputTest(ServiceTest):
         self.workers = harness.Workers()
         self.workers.start(good_client, self.service.path)
         self.addCleanup(self.check_good_client)
+        harness.wait_until("the good client is at work", lambda: self.pool_stats().puts > 0)
         self.counted = self.service_stats().protocol_errors
 
     def check_good_client(self):
@@ -314,7 +315,8 @@ class Garbage(BadInputTest):
     def test_files_of_other_kinds(self):
         png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\1\0\0\0\1\0\x08\x06" + bytes(1000)
         http = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
-        for data in (png, http, b"\x7fELF" + bytes(60), b"set k 0 0 4096\r\n", b"*1\r\n$4\r\nPING\r\n"):
+        others = (b"\x7fELF" + bytes(60), b"set k 0 0 4096\r\n", b"*1\r\n$4\r\nPING\r\n")
+        for data in (png, http, *others):
             self.send_garbage(data, hello=False)
             self.send_garbage(data, hello=True)
 

@@ -29,7 +29,7 @@ class Document(ServiceTest):
         return bytes(sent), bytes(received)
 
     def test_the_example_is_what_the_service_speaks(self):
-        blocks = [self.example(block) for block in re.findall(r"```\n([<>].*?)```", self.text, re.S)]
+        blocks = [self.example(text) for text in re.findall(r"```\n([<>].*?)```", self.text, re.S)]
         self.assertEqual(len(blocks), 3)
         connection = self.connect(hello=False)
         connection.send_bytes(blocks[0][0])

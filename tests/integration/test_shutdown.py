@@ -41,7 +41,7 @@ class Shutdown(ServiceTest):
             self.assertIsNone(client.receive())
 
     def test_under_load(self):
-        for number in (signal.SIGTERM, signal.SIGINT) * 3:
+        for number in (signal.SIGTERM, signal.SIGINT) * 2:
             workers = harness.Workers()
             for _ in range(4):
                 workers.start(load_until_the_end, self.service.path)
@@ -55,13 +55,9 @@ class Shutdown(ServiceTest):
         for number in range(8):
             client, pool = self.open_pool()
             source = random.Random(harness.SEED)
-            for index in range(1500):
-                client.put(pool, (1, index), harness.text_page(source))
-            for index in range(1500):
-                if index % 4:
-                    client.submit("delete", pb.Delete(pool=pool.handle,
-                                                      key=pb.Key(object=1, index=index)))
-                    client.receive()
+            pages = [((1, index), harness.text_page(source)) for index in range(1500)]
+            harness.put_all(client, pool, pages)
+            harness.delete_all(client, pool, [key for key, _ in pages if key[1] % 4])
             client.submit("compact_start", pb.CompactStart(pool="default"))
             time.sleep(number * 0.001)
             self.service.stop()
@@ -69,8 +65,7 @@ class Shutdown(ServiceTest):
 
     def test_during_a_flush(self):
         client, pool = self.open_pool()
-        for index in range(2000):
-            client.put(pool, (1, index), harness.zero_page())
+        harness.put_all(client, pool, [((1, index), bytes(harness.PAGE)) for index in range(5000)])
         client.submit("flush", pb.Flush(pool=pool.handle))
         self.service.stop()
 

@@ -14,6 +14,7 @@ from harness import MIB, PAGE, ServiceTest
 from zcache_client import HEADER, Connection, pb, put_message
 
 TIMEOUT = max(1, round(harness.TIME_FACTOR))
+SLOW_TIMEOUT = 3 * TIMEOUT
 
 
 def busy_client(stop, path):
@@ -39,17 +40,24 @@ class StalledTest(ServiceTest):
         self.workers.start(busy_client, self.service.path)
         self.addCleanup(self.workers.join)
 
-    def assert_ended(self, connection, seconds):
-        """The service hangs up; reads nothing meanwhile."""
+    def assert_ended(self, connection):
+        """The service hangs up, however late on a busy machine; nothing is read meanwhile."""
         poll = select.poll()
         poll.register(connection.socket, select.POLLRDHUP)
-        events = poll.poll(1000 * seconds * harness.TIME_FACTOR)
-        self.assertTrue(events, "the connection ends")
+        self.assertTrue(poll.poll(60000 * harness.TIME_FACTOR), "the connection ends")
 
     def assert_stalled(self, count):
         harness.wait_until(f"{count} stalled clients are counted",
                            lambda: self.service_stats().stalled_clients >= count)
         self.assertEqual(self.service_stats().stalled_clients, count)
+
+    def prepare(self):
+        client, pool = self.open_pool()
+        source = random.Random(harness.SEED)
+        for index in range(16):
+            client.put(pool, (1, index), harness.random_page(source))
+        for number in range(30):
+            client.pool_create(f"pool{number}", limit=MIB)
 
     def fill_until_blocked(self, connection, data):
         """Sends without reading until nothing more is taken for a while."""
@@ -73,36 +81,30 @@ class StoppedInFrame(StalledTest):
             stopped.append(self.connect())
             stopped[-1].send_bytes(data[:length])
         for connection in stopped:
-            self.assert_ended(connection, 10 * TIMEOUT)
+            self.assert_ended(connection)
         self.assert_stalled(len(stopped))
 
     def test_before_hello(self):
         connection = self.connect(hello=False)
         connection.send_bytes(b"\x0c")
-        self.assert_ended(connection, 10 * TIMEOUT)
+        self.assert_ended(connection)
         self.assert_stalled(1)
 
     def test_after_good_frames(self):
         connection = self.connect()
         data, _ = connection.encode("ping", pb.Ping())
         connection.send_bytes(data * 3 + data[:-1])
-        self.assert_ended(connection, 10 * TIMEOUT)
+        self.assert_ended(connection)
         self.assert_stalled(1)
 
     def test_a_frame_that_trickles(self):
         """The time is for the frame, not for each byte."""
         connection = self.connect()
         data, _ = connection.encode("put", put_message(1, (1, 1), bytes(PAGE)))
-        end = harness.deadline(10 * TIMEOUT)
-        position = 0
-        try:
-            while time.monotonic() < end:
-                connection.send_bytes(data[position:position + 1])
-                position += 1
+        with self.assertRaises(OSError, msg="the connection ends before the frame is complete"):
+            for byte in data[:600]:
+                connection.send_bytes(bytes([byte]))
                 time.sleep(0.1 * TIMEOUT)
-        except OSError:
-            pass
-        self.assertLess(position, 60, "one byte now and then does not keep a frame open")
         self.assert_stalled(1)
 
     def test_idle_between_frames_is_no_stall(self):
@@ -124,19 +126,11 @@ class StoppedInFrame(StalledTest):
         if not os.environ.get("ZC_SANITIZED"):
             self.assertLess(self.service.resident_set() - before, 200 * 80 * 1024)
         for connection in stopped:
-            self.assert_ended(connection, 20 * TIMEOUT)
+            self.assert_ended(connection)
         self.assert_stalled(len(stopped))
 
 
 class NeverReads(StalledTest):
-    def prepare(self):
-        client, pool = self.open_pool()
-        source = random.Random(harness.SEED)
-        for index in range(16):
-            client.put(pool, (1, index), harness.random_page(source))
-        for number in range(30):
-            client.pool_create(f"pool{number}", limit=MIB)
-
     def gets(self, connection):
         pool = connection.pool_open()
         return b"".join(connection.encode("get", pb.Get(pool=pool.handle, key=pb.Key(
@@ -146,7 +140,7 @@ class NeverReads(StalledTest):
         self.prepare()
         connection = self.connect()
         self.fill_until_blocked(connection, self.gets(connection))
-        self.assert_ended(connection, 10 * TIMEOUT)
+        self.assert_ended(connection)
         self.assert_stalled(1)
 
     def test_fifty_at_once(self):
@@ -157,12 +151,45 @@ class NeverReads(StalledTest):
         for connection in clients:
             connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             stats = connection.encode("stats", pb.Stats())[0] * 64
-            self.fill_until_blocked(connection, stats)
+            connection.send_bytes(stats)
+        time.sleep(0.5)  # the answers are on their way
         if not os.environ.get("ZC_SANITIZED"):
             self.assertLess(self.service.resident_set() - before, 50 * MIB)
         for connection in clients:
-            self.assert_ended(connection, 20 * TIMEOUT)
+            self.assert_ended(connection)
         self.assert_stalled(len(clients))
+
+    def test_a_client_that_is_stopped(self):
+        """B08: SIGSTOP with a get unread does not hold up compaction."""
+        client, pool = self.open_pool()
+        maker = harness.PageMaker(harness.SEED)
+        keys = [(2, index) for index in range(3000)]
+        harness.put_all(client, pool, [(key, maker.page(key, 1)) for key in keys])
+        process = self.workers.start(self.read_when_woken, self.service.path)
+        os.kill(process.pid, signal.SIGSTOP)
+        harness.delete_all(client, pool, [key for key in keys if key[1] % 5])
+        try:
+            client.compact_start()
+        except harness.ZcacheError:
+            pass  # the service has begun by itself
+        harness.wait_until("compaction ends", lambda: not client.compact_status().running, 30)
+        os.kill(process.pid, signal.SIGCONT)
+        for key in keys[::5]:
+            self.assertEqual(harness.page_sequence(key, client.get(pool, key)), 1)
+
+    @staticmethod
+    def read_when_woken(stop, path):
+        with Connection(path, timeout=60 * harness.TIME_FACTOR) as client:
+            pool = client.pool_open()
+            while not stop.is_set():
+                client.submit("get", pb.Get(pool=pool.handle, key=pb.Key(object=2, index=5)))
+                client.receive()
+
+
+class Slow(StalledTest):
+    """Time enough for a test that the machine holds up, too."""
+
+    ARGUMENTS = ("--limit", "64M", "--client-timeout", str(SLOW_TIMEOUT))
 
     def test_slow_is_not_stalled(self):
         """A client that reads a little now and then, all the time, keeps its connection."""
@@ -173,36 +200,8 @@ class NeverReads(StalledTest):
             object=1, index=index % 16))) for index in range(200)]
         for number in numbers:
             self.assertEqual(len(connection.wait(number).value.value), PAGE)
-            time.sleep(2.5 * TIMEOUT / len(numbers))
+            time.sleep(2 * SLOW_TIMEOUT / len(numbers))
         self.assert_stalled(0)
-
-    def test_a_client_that_is_stopped(self):
-        """B08: SIGSTOP with a get unread does not hold up compaction."""
-        client, pool = self.open_pool()
-        maker = harness.PageMaker(harness.SEED)
-        for index in range(3000):
-            client.put(pool, (2, index), maker.page((2, index), 1))
-        process = self.workers.start(self.read_when_woken, self.service.path)
-        os.kill(process.pid, signal.SIGSTOP)
-        for index in range(3000):
-            if index % 5:
-                client.delete(pool, (2, index))
-        try:
-            client.compact_start()
-        except harness.ZcacheError:
-            pass  # the service has begun by itself
-        harness.wait_until("compaction ends", lambda: not client.compact_status().running, 30)
-        os.kill(process.pid, signal.SIGCONT)
-        for index in range(0, 3000, 5):
-            self.assertEqual(harness.page_sequence((2, index), client.get(pool, (2, index))), 1)
-
-    @staticmethod
-    def read_when_woken(stop, path):
-        with Connection(path, timeout=60 * harness.TIME_FACTOR) as client:
-            pool = client.pool_open()
-            while not stop.is_set():
-                client.submit("get", pb.Get(pool=pool.handle, key=pb.Key(object=2, index=5)))
-                client.receive()
 
 
 if __name__ == "__main__":

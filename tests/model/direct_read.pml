@@ -28,7 +28,9 @@
 #define SLOTS	2
 #define OBJECTS 3
 #define SETUP_OPERATIONS 2
+#ifndef OPERATIONS
 #define OPERATIONS	 3
+#endif
 #define SETUP_MENU \
 	if \
 	:: left == 1 -> DO(PUT, K) \
@@ -56,7 +58,9 @@
 #define SLOTS	1
 #define OBJECTS 3
 #define SETUP_OPERATIONS 1
+#ifndef OPERATIONS
 #define OPERATIONS	 4
+#endif
 #define SETUP_MENU \
 	if \
 	:: DO(PUT, K) \
@@ -87,7 +91,9 @@
 #define SLOTS	1
 #define OBJECTS 3
 #define SETUP_OPERATIONS 2
+#ifndef OPERATIONS
 #define OPERATIONS	 3
+#endif
 #define SETUP_MENU \
 	if \
 	:: left == 1 -> DO(PUT, F) \
@@ -133,7 +139,10 @@
 #define DEATHS 0
 #endif
 #ifndef BUFFER
-#define BUFFER 40
+#define BUFFER 20
+#endif
+#ifndef LAG
+#define LAG 2
 #endif
 
 #define CANDIDATES(key, first, second) hash[2 * (key)] = first; hash[2 * (key) + 1] = second
@@ -186,7 +195,7 @@ inline settle()
 active proctype engine()
 {
 	SCRATCH;
-	byte me, left;
+	byte me;
 
 	atomic {
 		HASHES;
@@ -206,10 +215,12 @@ active proctype engine()
 			run store_buffer(0);
 			run reader()
 		:: phase == RUN && left > 0 ->
+			pending[0] <= LAG;
 			left--;
 			MENU;
 			perform()
 		:: phase == AFTER && left > 0 ->
+			pending[0] <= LAG;
 			left--;
 			AFTER_MENU;
 			perform()

@@ -320,10 +320,12 @@ inline index_move()
 /* Two bytes of an object: in any order, as the string instructions of x86 may store them. */
 inline copy_bytes(where, what)
 {
+#ifndef WEAK
 	if
 	:: at = 0
 	:: at = 1
 	fi;
+#endif
 	store_relaxed(BYTE(where, at), what);
 	store_relaxed(BYTE(where, 1 - at), what);
 	at = 0

@@ -109,6 +109,7 @@ inline lookup_at_once()
 byte target[THREADS * BUFFER]; /* address and flags */
 byte stored[THREADS * BUFFER];
 byte pending[THREADS];
+byte left; /* operations still to come in this phase */
 
 /* A thread's stores, by the process that has the thread's number in `me`. */
 inline push(address_and_flags, what)
@@ -222,7 +223,7 @@ proctype store_buffer(byte me)
 end:
 	do
 	:: atomic {
-		pending[me] > 0 ->
+		pending[me] > (left > 0 -> LAG : 0) ->
 		choose_entry();
 		d_step { store_entry() }
 	   }
