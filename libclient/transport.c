@@ -55,7 +55,6 @@ init_locks(struct transport *transport)
 	pthread_condattr_init(&transport->monotonic);
 	pthread_condattr_setclock(&transport->monotonic, CLOCK_MONOTONIC);
 	pthread_mutex_init(&transport->mutex, NULL);
-	pthread_cond_init(&transport->reopened, &transport->monotonic);
 }
 
 /* Sleeps before another attempt, less when the deadline is near, and longer each time. */
@@ -84,6 +83,7 @@ transport_open(struct transport *transport, const char *path, uint64_t deadline)
 		return error;
 	TAILQ_INIT(&transport->queue);
 	TAILQ_INIT(&transport->calls);
+	TAILQ_INIT(&transport->reopening);
 	init_locks(transport);
 	do {
 		sleep_back_off(transport, deadline);
@@ -115,7 +115,6 @@ transport_destroy(struct transport *transport, bool inherited)
 	 * these, and no need, as they are nothing but memory. */
 	if (inherited)
 		return;
-	pthread_cond_destroy(&transport->reopened);
 	pthread_mutex_destroy(&transport->mutex);
 	pthread_condattr_destroy(&transport->monotonic);
 }
@@ -457,6 +456,27 @@ ask_for_handle(struct transport *transport, struct call *call, uint64_t deadline
 	return open.result == -ENOENT ? -EBADF : (int)open.result;
 }
 
+static int
+await_handle(struct transport *transport, struct call *call, uint64_t deadline)
+{
+	int error;
+
+	TAILQ_INSERT_TAIL(&transport->reopening, call, link);
+	error = wait_on(transport, &call->wake, deadline);
+	TAILQ_REMOVE(&transport->reopening, call, link);
+	return error;
+}
+
+/* Of whatever pool: who finds its own still without a handle asks or waits again. */
+static void
+wake_who_await_handles(struct transport *transport)
+{
+	struct call *call;
+
+	for (call = TAILQ_FIRST(&transport->reopening); call; call = TAILQ_NEXT(call, link))
+		pthread_cond_signal(&call->wake);
+}
+
 /* One thread asks for a new handle of the call's pool, the others wait for it. */
 static enum outcome
 reopen_pool(struct transport *transport, struct call *call, uint64_t deadline)
@@ -464,12 +484,12 @@ reopen_pool(struct transport *transport, struct call *call, uint64_t deadline)
 	int error;
 
 	if (call->pool->reopening) {
-		error = wait_on(transport, &transport->reopened, deadline);
+		error = await_handle(transport, call, deadline);
 	} else {
 		call->pool->reopening = true;
 		error = ask_for_handle(transport, call, deadline);
 		call->pool->reopening = false;
-		pthread_cond_broadcast(&transport->reopened);
+		wake_who_await_handles(transport);
 	}
 	call->result = error;
 	return error ? OUTCOME_RESULT : OUTCOME_AGAIN;

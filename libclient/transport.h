@@ -62,7 +62,7 @@ struct call {
 	/* The transport's, under its mutex. */
 	enum call_state state;
 	pthread_cond_t wake;	/* nobody else waits on it */
-	TAILQ_ENTRY(call) link; /* in the queue first, then among the calls */
+	TAILQ_ENTRY(call) link; /* in one of the lists at a time */
 };
 
 TAILQ_HEAD(call_list, call);
@@ -77,15 +77,15 @@ struct transport {
 	const char *path;
 	pthread_condattr_t monotonic;
 	pthread_mutex_t mutex; /* guards all that follows but the connection, see transport.c */
-	pthread_cond_t reopened;
 	enum link_state state;
 	bool sending; /* a thread has the right to send */
 	bool reading; /* a thread reads for all */
 	uint64_t generation;
 	uint64_t last_id;
-	uint64_t back_off;	/* nanoseconds to wait before the next attempt to connect */
-	struct call_list queue; /* of those who want to send */
-	struct call_list calls; /* on their way */
+	uint64_t back_off;	    /* nanoseconds to wait before the next attempt to connect */
+	struct call_list queue;	    /* want to send */
+	struct call_list calls;	    /* on their way */
+	struct call_list reopening; /* wait for another thread's new handle */
 	struct connection connection;
 };
 

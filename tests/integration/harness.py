@@ -212,9 +212,8 @@ def random_page(source):
 def text_bodies():
     """A few bodies of text, made once: making one takes longer than storing it."""
     source = random.Random(1)
-    words = [b" ".join(source.choice(WORDS) + str(source.randrange(8)).encode()
-                       for _ in range(PAGE // 5)) for _ in range(32)]
-    return [body[:PAGE] for body in words]
+    phrases = [b" ".join(source.choices(WORDS, k=4)) for _ in range(10)]
+    return [b", ".join(source.choices(phrases, k=PAGE // 8))[:PAGE] for _ in range(32)]
 
 
 def text_page(source):
@@ -224,7 +223,7 @@ def text_page(source):
 
 def mixed_page(source):
     """Compresses about 2:1."""
-    return source.choice(text_bodies())[:PAGE // 2] + source.randbytes(PAGE // 2)
+    return source.choice(text_bodies())[:PAGE * 5 // 8] + source.randbytes(PAGE * 3 // 8)
 
 
 FILLERS = (text_page, mixed_page, random_page)

@@ -129,6 +129,28 @@ class SocketPath(ServiceTest):
         self.start_at_once(path).connect().close()
 
 
+class ConnectionLimit(ServiceTest):
+    ARGUMENTS = ("--limit", "64M", "--connections", "8")
+
+    def test_one_too_many(self):
+        clients = [self.connect() for _ in range(8)]
+        for _ in range(20):
+            with self.assertRaises((EOFError, OSError)):
+                self.service.connect()
+        for client in clients:
+            client.ping()
+        self.assertEqual(clients[0].stats().service.connections_refused, 20)
+        clients.pop().close()
+        harness.wait_until("the place of a closed one is free again", self.can_connect)
+
+    def can_connect(self):
+        try:
+            self.service.connect().close()
+        except (EOFError, OSError):
+            return False
+        return True
+
+
 class SocketMode(ServiceTest):
     """B40"""
 

@@ -87,6 +87,7 @@
 #endif
 
 #ifdef CASE_SPLIT
+#define SHARD_CHANGES
 /* Bucket 0 is split, K in it or in its other candidate, with whatever goes on before and after. */
 #define SLOTS	1
 #define OBJECTS 3
@@ -139,10 +140,14 @@
 #define DEATHS 0
 #endif
 #ifndef BUFFER
-#define BUFFER 20
+#define BUFFER 16
 #endif
 #ifndef LAG
-#define LAG 2
+#ifdef WEAK
+#define LAG 1
+#else
+#define LAG 0
+#endif
 #endif
 
 #define CANDIDATES(key, first, second) hash[2 * (key)] = first; hash[2 * (key) + 1] = second

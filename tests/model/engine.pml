@@ -317,27 +317,20 @@ inline index_move()
 
 /* ---- The allocator (zspage.c, trim.c) ---- */
 
-/* Two bytes of an object: in any order, as the string instructions of x86 may store them. */
+/* In this order always: nothing tells the two bytes apart, and a reader loads them in either. */
 inline copy_bytes(where, what)
 {
-#ifndef WEAK
-	if
-	:: at = 0
-	:: at = 1
-	fi;
-#endif
-	store_relaxed(BYTE(where, at), what);
-	store_relaxed(BYTE(where, 1 - at), what);
-	at = 0
+	store_relaxed(BYTE(where, 0), what);
+	store_relaxed(BYTE(where, 1), what)
 }
 
-/* Any object that is free, else NONE. */
+/* The lowest free object, else NONE. */
 inline zs_malloc(result)
 {
 	if
 	:: !(used & 1) -> result = 0
-	:: !(used & 2) -> result = 1
-	:: OBJECTS > 2 && !(used & 4) -> result = 2
+	:: (used & 1) && !(used & 2) -> result = 1
+	:: OBJECTS > 2 && (used & 3) == 3 && !(used & 4) -> result = 2
 	:: used == (1 << OBJECTS) - 1 -> result = NONE
 	fi;
 	if

@@ -35,17 +35,13 @@
 
 #ifdef WEAK
 
-#ifdef MUTANT_HEADER_LOAD_RELAXED
-#define HEADERS_ACQUIRE 0
-#else
-#define HEADERS_ACQUIRE (AT(L_HEADER(0)) | AT(L_HEADER(1)))
-#endif
 #ifdef MUTANT_EPOCH_LOAD_RELAXED
 #define EPOCH_ACQUIRE 0
 #else
 #define EPOCH_ACQUIRE AT(L_EPOCH)
 #endif
-#define ACQUIRES (EPOCH_ACQUIRE | AT(L_STATE) | AT(L_SHARD) | HEADERS_ACQUIRE | AT(L_WORD))
+#define ACQUIRES (EPOCH_ACQUIRE | AT(L_STATE) | AT(L_SHARD) | AT(L_HEADER(0)) | \
+		      AT(L_HEADER(1)) | AT(L_WORD))
 #define NEEDS(load)  (ACQUIRES & BEFORE(load))
 #define NEEDS_BYTE1  NEEDS(L_BYTE0)
 #ifdef MUTANT_READER_WITHOUT_FENCE
@@ -96,51 +92,54 @@
 #else
 #define POOL_STATE AT(S_STATE)
 #endif
-#define POOL (POOL_EPOCH | POOL_STATE)
+/* Words that do not change in a case are not looked at. */
+#ifdef POOL_CHANGES
+#define FIRST_OF_POOL (AT(L_EPOCH) | AT(L_STATE))
+#define POOL	      (POOL_EPOCH | POOL_STATE)
+#else
+#define FIRST_OF_POOL 0
+#define POOL	      0
+#endif
+#ifdef SHARD_CHANGES
+#define FIRST_OF_SHARD AT(L_SHARD)
+#else
+#define FIRST_OF_SHARD 0
+#undef MISS_SHARD
+#define MISS_SHARD 0
+#endif
 
-#define BUCKET0_KEYS (AT(L_KEY(0, 0)) | (SLOTS > 1 -> AT(L_KEY(0, 1)) : 0))
-#define BUCKET1_KEYS (AT(L_KEY(1, 0)) | (SLOTS > 1 -> AT(L_KEY(1, 1)) : 0))
-#define POOL_LOADS   (AT(L_EPOCH) | AT(L_STATE) | AT(L_SHARD))
-#define BUCKET0	     (AT(L_HEADER(0)) | BUCKET0_KEYS)
-#define BUCKET1	     (AT(L_HEADER(1)) | BUCKET1_KEYS)
-#define OBJECT	     (AT(L_WORD) | BYTES)
+#define OBJECT (AT(L_WORD) | BYTES)
 
-/* The keys behind the one that matches do not matter. */
-inline guess_outcome()
+/* The keys of the valid slots of a bucket below `end`. */
+#define VALID_KEYS(i, header, end) \
+	((VALID(header) & (1 << (end)) - 1) << L_KEY(i, 0))
+
+/*
+ * What follows the load of the header of bucket i: the key is in one of its valid slots, or not.
+ * Keys behind the one that matches do not matter, nor do those of slots that are not valid.
+ */
+inline guess_outcome(i, header)
 {
 	if
-	:: guess = 0;
-	   todo = POOL_LOADS | AT(L_HEADER(0)) | AT(L_KEY(0, 0)) | OBJECT | HIT_HEADER(0) | POOL
-	:: guess = 2;
-	   todo = POOL_LOADS | BUCKET0 | AT(L_HEADER(1)) | AT(L_KEY(1, 0)) | OBJECT |
-		  HIT_HEADER(1) | POOL
-#if SLOTS > 1
-	:: guess = 1; todo = POOL_LOADS | BUCKET0 | OBJECT | HIT_HEADER(0) | POOL
-	:: guess = 3; todo = POOL_LOADS | BUCKET0 | BUCKET1 | OBJECT | HIT_HEADER(1) | POOL
-#endif
-	:: guess = MISS; todo = POOL_LOADS | BUCKET0 | BUCKET1 | MISS_HEADERS | MISS_SHARD | POOL
+	:: VALID(header) & 1 ->
+		guess = 2 * (i);
+		todo = todo | VALID_KEYS(i, header, 1) | OBJECT | HIT_HEADER(i) | POOL
+	:: VALID(header) & 2 ->
+		guess = 2 * (i) + 1;
+		todo = todo | VALID_KEYS(i, header, 2) | OBJECT | HIT_HEADER(i) | POOL
+	:: (i) == 0 -> todo = todo | VALID_KEYS(0, header, 2) | AT(L_HEADER(1))
+	:: (i) == 1 ->
+		todo = todo | VALID_KEYS(1, header, 2) | MISS_HEADERS | MISS_SHARD | POOL
 	fi
 }
 
-/* Keys of slots that are not valid do not matter either. A guess that the header belies: again. */
 inline load_header(i, header)
 {
 	atomic {
 		READY(L_HEADER(i), NEEDS(L_HEADER(i))) ->
 		DONE(L_HEADER(i));
 		header = memory[HEADER(BUCKET(i))];
-		if
-		:: !(VALID(header) & 1) -> DONE(L_KEY(i, 0))
-		:: else
-		fi;
-		if
-		:: !(VALID(header) & 2) -> DONE(L_KEY(i, 1))
-		:: else
-		fi;
-		if
-		:: guess / 2 == (i) && !(VALID(header) >> (guess % 2) & 1) -> goto other_outcome
-		:: else
-		fi
+		guess_outcome(i, header)
 	}
 }
 
@@ -250,12 +249,9 @@ proctype reader()
 
 begin:
 	atomic {
-		guess_outcome();
-		seen = 1 << current;
-#ifndef MUTANT_EPOCH_LOAD_RELAXED
-		DONE(L_EPOCH); /* one step with the begin, so that `seen` is as narrow as can be */
-		epoch = memory[EPOCH]
-#endif
+		guess = MISS;
+		todo = FIRST_OF_POOL | FIRST_OF_SHARD | AT(L_HEADER(0));
+		seen = 1 << current
 	}
 	try_once();
 unchanged:

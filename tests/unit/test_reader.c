@@ -339,14 +339,15 @@ scramble(struct garbage *garbage, char *bytes, uint64_t size)
 {
 	for (uint64_t i = 0; i + 8 <= size; i += 8) {
 		uint64_t word = bare_random(&garbage->random);
+		uint64_t more = bare_random(&garbage->random), mask = bare_random(&garbage->random);
 
-		/* Small and large numbers, all bits set, few bits set. */
+		/* Small and large numbers, many bits set, few bits set. */
 		if (word % 4 == 1)
 			word >>= word / 4 % 64;
 		else if (word % 4 == 2)
-			word |= bare_random(&garbage->random) | bare_random(&garbage->random);
+			word |= more | mask;
 		else if (word % 4 == 3)
-			word &= bare_random(&garbage->random) & bare_random(&garbage->random);
+			word &= more & mask;
 		memcpy(bytes + i, &word, 8);
 	}
 }
