@@ -148,7 +148,7 @@ class NeverReads(StalledTest):
         before = self.service.resident_set()
         clients = [self.connect() for _ in range(50)]
         for connection in clients:
-            stats = connection.encode("stats", pb.Stats())[0] * 500
+            stats = connection.encode("stats", pb.Stats())[0] * 5000
             connection.send_bytes(stats)
         time.sleep(0.5)  # the answers are on their way
         if not os.environ.get("ZC_SANITIZED"):
