@@ -97,7 +97,7 @@ page_request_post(struct connection *connection, uint64_t id, const struct opera
 	page = (struct page_request *)(void *)buffer->data;
 	page->operation = *operation;
 	page->operation.value = page->value;
-	if (operation->type == OPERATION_PUT)
+	if (operation->type == OPERATION_PUT && size) /* protobuf-c gives NULL for no bytes */
 		memcpy(page->value, operation->value, size);
 	request_begin(&page->request, &page_request_kind, connection, id, size);
 	inbox_post(&owner->inbox, &page->request.message, page_request_execute);
