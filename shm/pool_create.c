@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/sysinfo.h>
 
 #include "object.h"
 #include "pool_private.h"
@@ -65,21 +64,23 @@ config_valid(const struct pool_config *config)
 }
 
 /*
- * Address space of the data file: twice what the limit or the machine's memory is, since runs leave gaps and
- * the limit may be raised while the pool lives. Addresses cost nothing until they are used.
+ * Address space of the data file: several times the limit, since runs leave gaps and the limit may be
+ * raised while the pool lives. Addresses cost nothing until they are used, but a process has only so many.
  */
+#define DATA_ADDRESS_MIN   (1ULL << 30)
+#define DATA_ADDRESS_TIMES 4
+
 static uint64_t
 data_address_max(const struct pool_config *config)
 {
 	uint64_t unit = (uint64_t)config->page_size * ZC_GROUP_PAGES, bytes = config->address_max;
-	struct sysinfo info;
 
-	if (bytes == 0) {
-		bytes = config->limit;
-		if (sysinfo(&info) == 0 && (uint64_t)info.totalram * info.mem_unit > bytes)
-			bytes = (uint64_t)info.totalram * info.mem_unit;
-		bytes *= 2;
-	}
+	if (bytes == 0 && config->limit <= ZC_DATA_SIZE_MAX / DATA_ADDRESS_TIMES)
+		bytes = config->limit * DATA_ADDRESS_TIMES;
+	else if (bytes == 0)
+		bytes = ZC_DATA_SIZE_MAX;
+	if (bytes < DATA_ADDRESS_MIN && config->address_max == 0)
+		bytes = DATA_ADDRESS_MIN;
 	if (bytes > ZC_DATA_SIZE_MAX)
 		bytes = ZC_DATA_SIZE_MAX;
 	return (bytes + unit - 1) / unit * unit;

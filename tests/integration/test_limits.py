@@ -186,7 +186,7 @@ class Limits(ServiceTest):
         writers = harness.Workers()
         for number in range(4):
             writers.start(write_and_delete, self.service.path, number)
-        writers.run_for(harness.STRESS_SECONDS / 2)
+        writers.run_for(harness.STRESS_SECONDS / 2 * harness.TIME_FACTOR)
         results = writers.join()
         self.assertGreater(sum(refused for refused, _ in results), 0, "the limit was reached")
         self.assertEqual(self.pool_stats().entries, sum(pages for _, pages in results))
