@@ -65,7 +65,9 @@ class Service:
         self.folder = folder
         self.path = socket_path or os.path.join(folder, "z.sock")
         self.log_path = tempfile.mkstemp(prefix="log-", dir=folder)[1]
-        command = [*wrapper, ZCACHED, "--foreground", "--socket", self.path, *arguments]
+        # However this process ends, a timeout of meson's included, no service is left behind.
+        command = [*wrapper, "setpriv", "--pdeathsig", "KILL", "--", ZCACHED, "--foreground",
+                   "--socket", self.path, *arguments]
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log,
                                             stderr=log, umask=umask)

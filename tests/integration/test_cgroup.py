@@ -5,6 +5,7 @@ not the end of the service by the kernel's OOM killer.
 Needs root and a memory cgroup (version 1 or 2) it may make children in; else it is skipped.
 """
 import errno
+import glob
 import itertools
 import os
 import random
@@ -25,8 +26,17 @@ class Cgroup:
         self.limit_file, self.version = limit_file, version
 
     def create(self, limit):
+        self.remove_left()
         os.mkdir(self.path)
         self.write(self.limit_file, str(limit))
+
+    def remove_left(self):
+        """Removes those of runs that were killed."""
+        for path in glob.glob(os.path.join(os.path.dirname(self.path), "zcached-test-*")):
+            try:
+                os.rmdir(path)
+            except OSError:
+                pass  # another run's, at work
 
     def write(self, name, text):
         with open(os.path.join(self.path, name), "w", encoding="ascii") as file:

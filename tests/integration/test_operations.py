@@ -430,7 +430,7 @@ class Compaction(ServiceTest):
         keys = [(1, index) for index in range(3000)]
         harness.put_all(client, pool, [(key, maker.page(key, 1)) for key in keys])
         harness.delete_all(client, pool, source.sample(keys, 1800))
-        estimate = client.compact_start(estimate_only=True)
+        client.compact_start(estimate_only=True)
         try:
             client.compact_start()
         except harness.ZcacheError as error:
