@@ -23,12 +23,13 @@
 /* What one reply may take decoded: many fields of few bytes become structs of hundreds. */
 #define REPLY_ARENA_MAX (8u * ZC_REPLY_MAX)
 #define CLIENT_NAME_MAX 64
+#define LONGEST_FRAME	(ZC_FRAME_HEADER + ZC_FRAME_MAX)
 
 int
 connection_init(struct connection *connection)
 {
-	*connection = (struct connection){.fd = -1, .in_size = ZC_FRAME_HEADER + ZC_FRAME_MAX};
-	connection->out = malloc(ZC_FRAME_HEADER + ZC_FRAME_MAX);
+	*connection = (struct connection){.fd = -1, .in_size = LONGEST_FRAME};
+	connection->out = malloc(2 * (size_t)LONGEST_FRAME);
 	connection->in = malloc(connection->in_size);
 	if (!connection->out || !connection->in ||
 	    frame_arena_init(&connection->arena, ZC_ARENA_SIZE)) {
@@ -94,46 +95,51 @@ socket_error(int error)
 
 /* ---- sending ---- */
 
-static int
-flush_output(struct connection *connection, uint64_t deadline)
+int
+connection_queue(struct connection *connection, const Zcache__V1__Request *request)
 {
-	while (connection->out_start < connection->out_end) {
-		ssize_t sent = send(connection->fd, connection->out + connection->out_start,
-				    connection->out_end - connection->out_start, MSG_NOSIGNAL);
-		int error = 0;
+	size_t left = connection->out_end - connection->out_start;
+	int64_t length;
 
-		if (sent >= 0)
-			connection->out_start += (size_t)sent;
-		else if (errno == EAGAIN)
-			error = wait_ready(connection->fd, POLLOUT, deadline);
-		else if (errno != EINTR)
-			error = socket_error(errno);
-		if (error)
-			return error;
-	}
+	if (left)
+		memmove(connection->out, connection->out + connection->out_start, left);
+	connection->out_start = 0;
+	connection->out_last = connection->out_end = left;
+	length = frame_pack(&request->base, connection->out + left, LONGEST_FRAME,
+			    connection->max_frame);
+	if (length < 0)
+		return (int)length;
+	connection->out_end += (size_t)length;
 	return 0;
 }
 
 int
-connection_send(struct connection *connection, const Zcache__V1__Request *request,
-		uint64_t deadline)
+connection_flush(struct connection *connection)
 {
-	/* First the rest of a request whose caller did not wait for it to go out. */
-	int error = flush_output(connection, deadline);
-	int64_t length;
+	while (connection->out_start < connection->out_end) {
+		ssize_t sent = send(connection->fd, connection->out + connection->out_start,
+				    connection->out_end - connection->out_start, MSG_NOSIGNAL);
 
-	if (error)
-		return error;
-	length = frame_pack(&request->base, connection->out, ZC_FRAME_HEADER + ZC_FRAME_MAX,
-			    connection->max_frame);
-	if (length < 0)
-		return (int)length;
-	connection->out_start = 0;
-	connection->out_end = (size_t)length;
-	error = flush_output(connection, deadline);
-	if (error && connection->out_start == 0)
-		connection->out_end = 0;
-	return error;
+		if (sent >= 0)
+			connection->out_start += (size_t)sent;
+		else if (errno != EINTR)
+			return socket_error(errno);
+	}
+	return 0;
+}
+
+void
+connection_give_up(struct connection *connection)
+{
+	/* So what is left is never more than the rest of one frame. */
+	if (connection->out_start <= connection->out_last)
+		connection->out_end = connection->out_last;
+}
+
+int
+connection_wait(struct connection *connection, bool input, uint64_t deadline)
+{
+	return wait_ready(connection->fd, input ? POLLIN | POLLOUT : POLLOUT, deadline);
 }
 
 /* ---- receiving ---- */
@@ -280,7 +286,10 @@ say_hello(struct connection *connection, uint64_t deadline)
 	request.id = CONNECTION_HELLO_ID;
 	request.op_case = ZCACHE__V1__REQUEST__OP_HELLO;
 	request.hello = &hello;
-	error = connection_send(connection, &request, deadline);
+	error = connection_queue(connection, &request);
+	/* A new socket takes these few bytes at once. */
+	if (!error)
+		error = connection_flush(connection);
 	/* A service that hung up may have said why. */
 	if (!error || error == -ECONNRESET)
 		error = connection_receive(connection, &response, deadline);
@@ -314,7 +323,7 @@ connection_open(struct connection *connection, const char *path, uint64_t deadli
 		return fd;
 	connection->fd = fd;
 	connection->max_frame = ZC_FRAME_MAX;
-	connection->out_start = connection->out_end = 0;
+	connection->out_start = connection->out_last = connection->out_end = 0;
 	connection->in_start = connection->in_end = 0;
 	error = say_hello(connection, deadline);
 	if (error)

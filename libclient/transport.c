@@ -30,9 +30,8 @@
  * A call that passes its deadline leaves the list; its reply, when it comes, names nobody and is
  * dropped. Ids are never used twice, so a reply cannot reach another call.
  *
- * Left out: a sender does not read. The service stops reading while we leave it unanswered replies,
- * so a sender that is alone, after many calls that gave up, can be stuck until its deadline; the
- * service then ends the connection, and all goes on with a new one.
+ * The service stops reading when we leave too many of its replies unread, so a sender that is stuck
+ * reads, unless another thread does. It cannot know when that one leaves, and looks now and then.
  */
 #include "transport.h"
 
@@ -44,6 +43,8 @@
 
 #define BACK_OFF_FIRST (1 * (uint64_t)NS_PER_MS)
 #define BACK_OFF_LAST  (100 * (uint64_t)NS_PER_MS)
+/* How long a sender that is stuck relies on another thread's reading. */
+#define LOOK_AGAIN (10 * (uint64_t)NS_PER_MS)
 /* Larger numbers are not errors of Linux. */
 #define ERRNO_LAST 4095
 
@@ -358,6 +359,56 @@ leave_call(struct transport *transport, struct call *call)
 	wake_a_reader(transport);
 }
 
+static int
+flush_unlocked(struct transport *transport)
+{
+	int error;
+
+	pthread_mutex_unlock(&transport->mutex);
+	error = connection_flush(&transport->connection);
+	pthread_mutex_lock(&transport->mutex);
+	return error;
+}
+
+/* Waits, and reads or lets another read, until the socket may take more. */
+static int
+wait_to_send(struct transport *transport, uint64_t deadline)
+{
+	uint64_t look_again = deadline_now() + LOOK_AGAIN;
+	bool reads = !transport->reading;
+	int error;
+
+	if (reads)
+		transport->reading = true;
+	else if (look_again < deadline)
+		deadline = look_again;
+	pthread_mutex_unlock(&transport->mutex);
+	error = connection_wait(&transport->connection, reads, deadline);
+	pthread_mutex_lock(&transport->mutex);
+	if (!reads)
+		return error;
+	if (!error)
+		read_one(transport, 0);
+	transport->reading = false;
+	return error;
+}
+
+static int
+send_stuck_call(struct transport *transport, uint64_t deadline)
+{
+	int error;
+
+	do {
+		error = wait_to_send(transport, deadline);
+		if (!error || error == -ETIMEDOUT)
+			error = flush_unlocked(transport);
+	} while (error == -EAGAIN && !deadline_passed(deadline));
+	if (error != -EAGAIN)
+		return error;
+	connection_give_up(&transport->connection);
+	return -ETIMEDOUT;
+}
+
 /* Sends; we have the turn, and give it back. */
 static int
 send_call(struct transport *transport, struct call *call, uint64_t deadline)
@@ -365,8 +416,12 @@ send_call(struct transport *transport, struct call *call, uint64_t deadline)
 	int error;
 
 	pthread_mutex_unlock(&transport->mutex);
-	error = connection_send(&transport->connection, call->request, deadline);
+	error = connection_queue(&transport->connection, call->request);
+	if (!error)
+		error = connection_flush(&transport->connection);
 	pthread_mutex_lock(&transport->mutex);
+	if (error == -EAGAIN)
+		error = send_stuck_call(transport, deadline);
 	if (error && error != -ETIMEDOUT && error != -EMSGSIZE)
 		connection_lost(transport, error);
 	give_turn(transport);

@@ -50,7 +50,7 @@
 #define OBJECT_SIZE 64u
 #define SHARD	    23u /* all keys are of one shard: it grows while the others stay empty */
 #define NUMBERS	    560u
-#define PLACES	    60u	 /* in a read: closer than any two loads that matter */
+#define PLACES	    40u	 /* in a read: closer than any two loads that matter */
 #define KEYS	    460u /* stored at the start: a shard of some 50 buckets, loaded above 0.9 */
 
 /* ---- A pool of numbered keys; each value is a version, which tells what it should be ---- */
@@ -342,7 +342,7 @@ test_inserts_step_by_step(void **state)
 	(void)state;
 	world_open();
 	index_stats(world.pool.index, &before);
-	for (unsigned number = KEYS; number < KEYS + 12; number++)
+	for (unsigned number = KEYS; number < KEYS + 8; number++)
 		step_through(INSERT, number);
 	index_stats(world.pool.index, &after);
 	print_message("%u instructions, %u states; %u entries moved, %u splits\n",
@@ -543,14 +543,14 @@ static void
 test_read_while_its_entry_is_displaced(void **state)
 {
 	(void)state;
-	interrupt_with_inserts(false, 3);
+	interrupt_with_inserts(false, 2);
 }
 
 static void
 test_read_while_its_bucket_is_split(void **state)
 {
 	(void)state;
-	interrupt_with_inserts(true, 3);
+	interrupt_with_inserts(true, 2);
 }
 
 static void

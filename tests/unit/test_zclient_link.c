@@ -225,6 +225,34 @@ test_a_deadline_inside_a_request(void **state)
 	free(back);
 }
 
+/* The service stops reading when nobody reads its answers; then whoever sends must read. */
+static void
+test_a_stuck_sender_reads(void **state)
+{
+	uint8_t *page = calloc(1, FAKE_PAGE_SIZE);
+	struct fixture f;
+	char buffer[8];
+
+	(void)state;
+	gate_set(false);
+	open_all(&f, stop_at_get_of_0);
+	zc_set_timeout(f.zc, 0);
+	assert_int_equal(zc_put(f.pool, key_of(1), page, FAKE_PAGE_SIZE, 0), 0);
+	assert_times_out(&f, 1);
+	zc_set_timeout(f.zc, 1);
+	/* Questions that fill the socket, whose answers will fill it the other way. */
+	for (int i = 0; i < 400; i++)
+		assert_int_equal(zc_get(f.pool, key_of(1), buffer, sizeof(buffer)), -ETIMEDOUT);
+	zc_set_timeout(f.zc, 0);
+	gate_set(true);
+	usleep(20000);
+	assert_int_equal(zc_put(f.pool, key_of(2), page, FAKE_PAGE_SIZE, 0), 0);
+	assert_int_equal(zc_get(f.pool, key_of(2), page, FAKE_PAGE_SIZE), FAKE_PAGE_SIZE);
+	assert_int_equal(atomic_load(&f.fake->connections), 1);
+	close_all(&f);
+	free(page);
+}
+
 static void
 interrupted(int signal)
 {
@@ -1095,6 +1123,7 @@ main(void)
 		cmocka_unit_test(test_a_late_answer_reaches_nobody),
 		cmocka_unit_test(test_a_deadline_inside_an_answer),
 		cmocka_unit_test(test_a_deadline_inside_a_request),
+		cmocka_unit_test(test_a_stuck_sender_reads),
 		cmocka_unit_test(test_signals_change_nothing),
 		cmocka_unit_test(test_idle_while_the_service_restarts),
 		cmocka_unit_test(test_a_service_that_stays_away),
