@@ -737,7 +737,8 @@ mover_thread(void *arg)
 		if (index_move(race->pool.index, bare_hash(&key), from, to,
 			       race->pool.data.base + to, race->pool.data.base + from, SLOT_SIZE)) {
 			race_free(race, from);
-			race->moves++;
+			if (race->moves++ == 0)
+				add_relaxed(&race->shared->ready, 1); /* only counted */
 		} else {
 			race_free(race, to);
 		}
@@ -812,9 +813,17 @@ read_once(struct reader *reader)
 static void
 read_until_stopped(struct reader *reader)
 {
-	add_relaxed(&reader->shared->ready, 1); /* only counted */
-	while (!load_relaxed(&reader->shared->stop) && read_once(reader))
-		; /* relaxed: a moment late is no harm */
+	bool ready = false;
+
+	/* Relaxed: a moment late is no harm. */
+	while (!load_relaxed(&reader->shared->stop) && read_once(reader)) {
+		if (ready || !reader->hits || !reader->misses)
+			continue;
+		ready = true;
+		add_relaxed(&reader->shared->ready, 1); /* only counted */
+	}
+	if (!ready) /* a fault: nobody is to wait for us */
+		add_relaxed(&reader->shared->ready, 1);
 }
 
 static void *
@@ -824,11 +833,14 @@ reader_thread(void *arg)
 	return NULL;
 }
 
-/* The writer's side: runs for `operations`, growing the index all the while. */
+/*
+ * The writer's side: runs for `operations`, growing the index all the while. It begins when every reader has
+ * had a hit and a miss and the mover has moved something, however late they get a CPU.
+ */
 static void
 race_write(struct race *race, unsigned operations)
 {
-	while (load_relaxed(&race->shared->ready) < READERS) /* only counted */
+	while (load_relaxed(&race->shared->ready) < READERS + 1) /* only counted */
 		sched_yield();
 	for (unsigned i = 0; i < operations; i++) {
 		race_operate(race, (unsigned)(bare_random(&race->random) % RACE_KEYS));
