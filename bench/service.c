@@ -42,11 +42,14 @@ remove_folder(const struct service *service)
 static void
 interrupted(int number)
 {
+	int saved = errno;
+
 	if (running && getpid() == owner) {
 		kill(running->pid, SIGTERM);
 		waitpid(running->pid, NULL, 0);
 		remove_folder(running);
 	}
+	errno = saved;
 	raise(number); /* SA_RESETHAND: this time it ends us */
 }
 

@@ -21,7 +21,7 @@ FRAME_MAX = 65536 + 4096
 def good_client(stop, path):
     """Puts, gets and checks; any error ends the test."""
     maker = harness.PageMaker(harness.SEED)
-    with Connection(path, timeout=20 * harness.TIME_FACTOR) as client:
+    with Connection(path, timeout=harness.PATIENCE) as client:
         pool = client.pool_open()
         sequence = 0
         while True:

@@ -30,7 +30,7 @@ def memory_of(pid):
 def sample_memory(stop, path, pid):
     """The highest resident size ever seen, by the kernel's count and by the service's."""
     highest = [0, 0]
-    with Connection(path, timeout=20 * harness.TIME_FACTOR) as client:
+    with Connection(path, timeout=harness.PATIENCE) as client:
         while not stop.is_set():
             highest[0] = max(highest[0], memory_of(pid))
             highest[1] = max(highest[1], client.stats("default").pool[0].resident_bytes)
@@ -42,7 +42,7 @@ def write_and_delete(stop, path, number):
     source = random.Random(harness.SEED + number)
     maker = harness.PageMaker(harness.SEED + number)
     model, refused, sequence = {}, 0, 0
-    with Connection(path, timeout=20 * harness.TIME_FACTOR) as client:
+    with Connection(path, timeout=harness.PATIENCE) as client:
         pool = client.pool_open()
         while not stop.is_set():
             key = (number, source.randrange(4000))

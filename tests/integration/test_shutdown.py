@@ -17,7 +17,7 @@ def load_until_the_end(_stop, path):
     maker = harness.PageMaker(harness.SEED)
     rounds = 0
     try:
-        with Connection(path, timeout=20 * harness.TIME_FACTOR) as client:
+        with Connection(path, timeout=harness.PATIENCE) as client:
             pool = client.pool_open()
             while True:
                 key = (1, rounds % 500)

@@ -20,7 +20,7 @@ def busy_client(stop, path):
     """Gets and checks one page; returns the longest time that took."""
     maker = harness.PageMaker(harness.SEED)
     longest = 0.0
-    with Connection(path, timeout=20 * harness.TIME_FACTOR) as client:
+    with Connection(path, timeout=harness.PATIENCE) as client:
         pool = client.pool_open()
         while not stop.is_set():
             begin = time.monotonic()

@@ -16,7 +16,7 @@ KEYS = 600
 
 def compact_for_ever(stop, path):
     """Starts one compaction after another; returns how many there were."""
-    with Connection(path, timeout=20 * harness.TIME_FACTOR) as client:
+    with Connection(path, timeout=harness.PATIENCE) as client:
         before = client.compact_status().generation
         while not stop.is_set():
             try:
@@ -34,7 +34,7 @@ class Owner:
         self.number, self.others = number, others
         self.source = random.Random(harness.SEED * 64 + number)
         self.maker = harness.PageMaker(harness.SEED * 64 + number)
-        self.client = Connection(path, timeout=20 * harness.TIME_FACTOR)
+        self.client = Connection(path, timeout=harness.PATIENCE)
         self.pool = self.client.pool_open()
         self.model, self.seen, self.sequence = {}, {}, 0
 
@@ -227,7 +227,7 @@ def large_page(source):
 
 
 def delete_part(_stop, path, part):
-    with Connection(path, timeout=20 * harness.TIME_FACTOR) as client:
+    with Connection(path, timeout=harness.PATIENCE) as client:
         pool = client.pool_open()
         return sum(client.delete(pool, (7, index)) for index in range(part, 2000, 4))
 
