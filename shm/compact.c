@@ -82,22 +82,56 @@ take_source(struct compaction *compaction)
 	return source;
 }
 
-/* Reserves a slot for an object, unless one is left over. False when the class has none to give. */
-static bool
-take_target(struct compaction *compaction)
+/*
+ * The budget refused `missing` OS pages for a target. The ceiling's credit may only have run out, and what
+ * this compaction has emptied can be given back. False when neither helps.
+ */
+static __attribute__((noinline)) bool
+make_room(struct compaction *compaction, unsigned missing)
 {
-	struct class *class = compaction->class;
-	int error;
+	struct allocator *allocator = compaction->allocator;
+	uint32_t all = UINT32_MAX;
+	uint64_t freed;
 
-	if (compaction->target)
+	if (budget_take_slow(allocator->budget, missing) == 0) {
+		budget_return(allocator->budget, missing);
 		return true;
-	lock_acquire(&class->lock);
-	error = class_take_slot(compaction->allocator, class, &compaction->target,
-				&compaction->target_slot);
-	lock_release(&class->lock);
-	if (error)
-		compaction->target = NULL;
-	return !error;
+	}
+	freed = class_trim(allocator, compaction->class, &all);
+	compaction->result->pages_freed += freed;
+	return freed >= missing;
+}
+
+/* Others may take what was made room for. */
+#define TARGET_TRIES 4
+
+typedef int take_fn(struct compaction *compaction, void *arg);
+
+/* Has `take` reserve a target slot, unless one is left over. False when there is none to give. */
+static bool
+reserve_target(struct compaction *compaction, take_fn *take, void *arg)
+{
+	for (unsigned try = 0; !compaction->target && try < TARGET_TRIES; try++) {
+		int error;
+
+		lock_acquire(&compaction->class->lock);
+		error = take(compaction, arg);
+		if (error)
+			compaction->target = NULL;
+		lock_release(&compaction->class->lock);
+		if (error && (error != -ENOMEM || !make_room(compaction, compaction->target_slot)))
+			return false;
+	}
+	return compaction->target != NULL;
+}
+
+/* In the fullest zspage with room. */
+static int
+take_fullest(struct compaction *compaction, void *arg)
+{
+	(void)arg;
+	return class_take_slot(compaction->allocator, compaction->class, &compaction->target,
+			       &compaction->target_slot);
 }
 
 static void
@@ -147,7 +181,7 @@ drain(struct compaction *compaction, const struct zspage *source, const uint64_t
 
 		if (!bit_test(slots, slot))
 			continue;
-		if (!take_target(compaction))
+		if (!reserve_target(compaction, take_fullest, NULL))
 			return false;
 		length = move_object(compaction, source, slot);
 		if (length == 0) {
@@ -252,28 +286,25 @@ take_partial(struct compaction *compaction, unsigned *limit)
 	return zspage;
 }
 
-/* A slot for an object of the zspage that is packed: in another zspage, else in itself below `limit`. */
-static bool
-take_packing_target(struct compaction *compaction, struct zspage *zspage, unsigned limit)
+struct packing {
+	struct zspage *zspage; /* isolated */
+	unsigned limit;
+};
+
+/* A slot for an object of the zspage that is packed: in another zspage, else in itself below the limit. */
+static int
+take_for_packing(struct compaction *compaction, void *arg)
 {
 	struct class *class = compaction->class;
-	int error = -ENOENT;
+	struct packing *packing = arg;
 
-	if (compaction->target)
-		return true;
-	lock_acquire(&class->lock);
 	/* Not the empty ones: they are about to be given back. */
-	if (class_highest(class, class->size->objects - 1) > 0) {
-		error = class_take_slot(compaction->allocator, class, &compaction->target,
-					&compaction->target_slot);
-	} else if (!bits_all(zspage->slots, limit)) {
-		compaction->target = zspage;
-		error = zspage_take_slot(compaction->allocator, zspage, &compaction->target_slot);
-	}
-	lock_release(&class->lock);
-	if (error)
-		compaction->target = NULL;
-	return !error;
+	if (class_highest(class, class->size->objects - 1) > 0)
+		return take_fullest(compaction, NULL);
+	if (bits_all(packing->zspage->slots, packing->limit))
+		return -ENOENT;
+	compaction->target = packing->zspage;
+	return zspage_take_slot(compaction->allocator, packing->zspage, &compaction->target_slot);
 }
 
 /* Moves the objects at and behind `limit`, the last first. The zspage is isolated. */
@@ -281,13 +312,15 @@ static void
 pack(struct compaction *compaction, struct zspage *zspage, unsigned limit,
      const uint64_t slots[SLOT_WORDS], uint64_t moved[SLOT_WORDS])
 {
+	struct packing packing = {zspage, limit};
+
 	memset(moved, 0, SLOT_WORDS * sizeof(*moved));
 	for (unsigned slot = compaction->class->size->objects; slot-- > limit;) {
 		uint32_t length;
 
 		if (!bit_test(slots, slot))
 			continue;
-		if (!take_packing_target(compaction, zspage, limit))
+		if (!reserve_target(compaction, take_for_packing, &packing))
 			break;
 		length = move_object(compaction, zspage, slot);
 		if (length == 0) {

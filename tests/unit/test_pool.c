@@ -553,6 +553,43 @@ test_compaction(void **state)
 	close_pool(&f);
 }
 
+/* At its limit a pool is compacted all the same: what was emptied pays for what is filled. */
+static void
+test_compaction_at_the_limit(void **state)
+{
+	enum {
+		PAGES = 6000
+	};
+	struct compact_estimate before, after;
+	struct compact_result result;
+	struct pool_stats stats;
+	struct fixture f;
+	uint64_t random = 1;
+
+	(void)state;
+	open_pool(&f, 4096, 256 << 20, "lz4");
+	for (unsigned i = 0; i < PAGES; i++)
+		put_kind(&f, (struct page_key){1, i}, VALUE_MIXED, i);
+	for (unsigned i = 0; i < PAGES; i++) {
+		struct page_key key = {1, i};
+
+		if (random_next(&random) % 100 < 60)
+			assert_int_equal(0, pool_delete(f.pool, f.context, &key));
+	}
+	zs_trim(pool_allocator(f.pool), UINT32_MAX);
+	stats = stats_of(&f);
+	assert_int_equal(0, pool_set_limit(f.pool, stats.data_bytes + stats.index_bytes +
+							   stats.control_bytes));
+	compact_estimate(pool_allocator(f.pool), &before);
+	result = compact_all(&f);
+	compact_estimate(pool_allocator(f.pool), &after);
+	assert_true(result.objects_moved > before.moves_lower_bound / 2);
+	assert_true(after.zspages < before.zspages / 2);
+	assert_true(stats_of(&f).resident_bytes < stats.resident_bytes);
+	checked(&f);
+	close_pool(&f);
+}
+
 /* ---- threads ---- */
 
 #define THREADS	     4
@@ -604,10 +641,7 @@ worker_step(struct worker *w, struct pool_context *context, uint64_t *random)
 	}
 }
 
-/*
- * Workers share shards here, which the service never lets them do; pool_put asks only that one key be changed
- * by one thread at a time... so each has keys of its own shards.
- */
+/* Keys are the workers' own, shards are not: the shard lock keeps them apart here. */
 static void *
 worker_run(void *arg)
 {
@@ -682,6 +716,7 @@ main(void)
 		cmocka_unit_test(test_damaged_bytes),
 		cmocka_unit_test(test_damaged_locations),
 		cmocka_unit_test(test_compaction),
+		cmocka_unit_test(test_compaction_at_the_limit),
 		cmocka_unit_test(test_model),
 		cmocka_unit_test(test_threads),
 	};
