@@ -296,7 +296,7 @@ index_scan_begin(struct index *index, unsigned shard_number)
 	lock_release(&shard->lock);
 }
 
-/* Removes by one store what the scan is to remove of a bucket; returns how many, and what they were. */
+/* Removes by one store what the scan is to remove of a bucket; returns how many there were. */
 static unsigned
 remove_matching(struct shard *shard, uint32_t number, struct removed_entry entry[ZC_BUCKET_ENTRIES])
 {

@@ -58,8 +58,7 @@ struct shard {
 	bool scanning;
 	bool scan_everything;
 	uint64_t scan_object;
-	uint32_t
-		scan_cursor; /* buckets below it are scanned; 0 before the first, and without a scan */
+	uint32_t scan_cursor; /* buckets below it are scanned; 0 without a scan */
 	uint32_t pending_count;
 	struct removed_entry pending[PENDING_MAX]; /* before their turn, for want of room */
 

@@ -22,8 +22,8 @@
 #define MOVES_MAX 3u
 
 /*
- * Loads, in percent of a shard's slots. Memory comes in stripes, so all shards have room for as many
- * buckets as the fullest needs. Hence two marks. Above LOAD_SPLIT a shard splits a bucket if its
+ * Loads, in percent of a shard's slots. Memory comes in stripes, so all shards have room for as
+ * many buckets as the fullest needs. Hence two marks. Above LOAD_SPLIT a shard splits a bucket if its
  * memory is there already, which keeps insertion cheap in all but the fullest shards. Above
  * grow_load() it asks for more memory; that mark decides what an entry costs. Where an entry finds
  * no room below LOAD_FORCED, keys collide and memory would not help.
@@ -42,8 +42,7 @@ static_assert(ZC_STRIPE_SIZE % ZC_OS_PAGE_SIZE == 0, "stripes are whole OS pages
 
 /* ---- Displacement ----------------------------------------------------------------------- */
 
-/* A scan must meet what it removes: no such entry moves from what is to be scanned to what has been.
- */
+/* A scan must meet what it removes: no such entry moves from the part to be scanned to the other. */
 static bool
 may_move(const struct shard *shard, const struct page_key *key, uint32_t from, uint32_t to)
 {
@@ -89,8 +88,9 @@ struct path {
 };
 
 /*
- * Frees a slot of a full bucket and returns it, or -1 with nothing changed. With more than one move,
- * the last of the path comes first: it fills a free slot, and each other the slot the one before it has freed.
+ * Frees a slot of a full bucket and returns it, or -1 with nothing changed. With more than one
+ * move, the last of the path comes first: it fills a free slot, each other the slot that the one
+ * before it has freed.
  * A path never comes back to the bucket it set out from, whose entries the caller has looked at.
  */
 static int

@@ -12,8 +12,8 @@
  *	acquire fence; header, epoch and state still what they were?  else again
  *	not found: acquire fence; both headers, shard word, epoch and state still what they were?
  *
- * Why a hit is right. The header loaded first says that the slot holds this key (R1 gives its key and
- * word). Bytes that were freed and used again show in the second look at the header (R2: whoever
+ * Why a hit is right. The header loaded first says that the slot holds this key (R1 gives its key
+ * and word). Bytes that were freed and used again show in the second look at the header (R2: whoever
  * wrote a byte that we saw had stored a header before it, and our fence makes us see that). So if
  * the header has not changed, the bytes are those the word points at, whole, and they were the
  * key's value when the header was loaded or later: never older than what was acknowledged before
@@ -21,8 +21,8 @@
  * header store is still on its way: its object is whole (release of the word), and nothing is
  * freed before that header store.
  *
- * Why a miss is right. If neither header has changed between the first look and the second, there was a
- * moment, between the two, when both were as we saw them, and slots that are valid keep their keys.
+ * Why a miss is right. If neither header has changed between the first look and the second, there
+ * was a moment, between the two, when both were as we saw them, and valid slots keep their keys.
  * If the shard word has not changed either, the key had no other candidate then. R3 and R4 say why
  * an entry on its way between buckets is not missed.
  *
@@ -73,8 +73,8 @@ in_range(uint64_t offset, uint64_t size, uint64_t limit)
 #endif
 
 /*
- * Copies bytes that the engine may be writing at the same moment. That race is part of the protocol:
- * what was copied counts only after the second look. It is kept in this function so that
+ * Copies bytes that the engine may be writing at the same moment. That race is part of the
+ * protocol: what was copied counts only after the second look. It is kept in this function so that
  * ThreadSanitizer watches everything else; under it the bytes are moved one by one, since its
  * memcpy() reports for its caller. The asm keeps the compiler from copying again later, or less.
  */
@@ -201,7 +201,7 @@ read_slot(const struct attempt *attempt, unsigned i, unsigned slot, void *stored
 	struct copy copy = {.stored = stored};
 	int error = same_filled ? 0 : copy_object(attempt->view, word, &copy);
 
-	fence_acquire(); /* R2: pairs with the release fences before slots and objects are written */
+	fence_acquire(); /* R2: pairs with the fences before slots and objects are written */
 	if (!bucket_unchanged(attempt, i) || !pool_unchanged(attempt))
 		return TRY_AGAIN;
 	*result = (struct reader_result){

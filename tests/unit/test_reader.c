@@ -509,10 +509,10 @@ test_flipped_bits(void **state)
 /* ---- Readers beside a writer ---- */
 
 /*
- * Keys of the race: the first PERMANENT are never deleted. What the writer does to a key is numbered,
- * 1, 2, 3, and the number says what it is (operation_of), so a reader can judge what it finds:
- * it must be the result of an operation that was the last one acknowledged before the read began, or a later
- * one that had been started when the read was over.
+ * Keys of the race: the first PERMANENT are never deleted. What the writer does to a key is
+ * numbered, 1, 2, 3, and the number says what it is (operation_of), so a reader can judge what it
+ * finds: it must be the result of an operation that was the last one acknowledged before the read
+ * began, or a later one that had been started when the read was over.
  */
 #define PERMANENT 48u
 #define VOLATILE  48u

@@ -427,7 +427,7 @@ interrupt_read(ucontext_t *context)
 	make_change(interruption.change, interruption.number, interruption.after);
 }
 
-/* One read of `number` with the change after instruction `at`; false when the read was over before. */
+/* One read of `number` with the change after instruction `at`; false if the read was over. */
 static bool
 read_interrupted(unsigned number, unsigned at, uint64_t *version)
 {
