@@ -57,8 +57,12 @@ uint32_t zc_version(void);
  */
 const char *zc_default_socket(void);
 
+enum zc_open_flags {
+	ZC_NO_SHM = 1, /* use the socket only; so does ZC_NO_SHM=1 in the environment */
+};
+
 /*
- * Connects to the service at `socket_path` (NULL: zc_default_socket()). `flags` is 0 for now.
+ * Connects to the service at `socket_path` (NULL: zc_default_socket()). `flags`: enum zc_open_flags.
  * Returns 0 and the connection in *out; the caller closes it with zc_close after every pool opened
  * on it. Waits at most 10 s, and not at all for a service that is not there: -ENOENT (no such
  * socket), -ECONNREFUSED (nobody listens), -EACCES. -EINVAL (flags, path too long), -ENOMEM,
@@ -177,6 +181,103 @@ int64_t zc_del_object(struct zc_pool *pool, uint64_t object);
 
 /* The same for every page of the pool. */
 int64_t zc_flush(struct zc_pool *pool);
+
+/* ---- batches ---- */
+
+/* One page of a batch. */
+struct zc_item {
+	zc_key key;
+	void *buffer;	/* put: the value, not changed; get: where it goes; del: not used */
+	size_t length;	/* put: bytes of the value; get: room in the buffer */
+	int64_t result; /* set: what zc_put, zc_get or zc_del would have returned */
+};
+
+/*
+ * The same as zc_put, zc_get and zc_del for each of `count` items, and faster: the service's workers share the work.
+ * Items of one key are done in the order of the array, others in any. Each item's result is set. Returns how many
+ * items have a result of 0 or more; or, when nothing could be tried (-EINVAL, -EPERM, -EBADF), that error, with no
+ * result set. The deadline is one for the whole batch: items that did not make it have -ETIMEDOUT.
+ */
+int64_t zc_put_many(struct zc_pool *pool, struct zc_item *items, size_t count, unsigned flags);
+int64_t zc_get_many(struct zc_pool *pool, struct zc_item *items, size_t count);
+int64_t zc_del_many(struct zc_pool *pool, struct zc_item *items, size_t count);
+
+/* ---- asynchronous requests ---- */
+
+struct zc_queue; /* requests in flight, with a channel of their own */
+
+enum zc_opcode {
+	ZC_OP_PUT = 1,
+	ZC_OP_GET = 2,
+	ZC_OP_DEL = 3,
+	ZC_OP_EXISTS = 4,
+};
+
+struct zc_request {
+	struct zc_pool *pool; /* of the zc that the queue was opened on */
+	zc_key key;
+	void *buffer;  /* put: the value, copied by zc_submit; get: written by zc_reap or zc_wait */
+	size_t length; /* put: bytes of the value; get: room in the buffer */
+	uint32_t opcode;
+	uint32_t flags; /* of a put: enum zc_put_flags */
+	void *data;	/* comes back in the completion */
+};
+
+struct zc_completion {
+	void *data;
+	int64_t result; /* what zc_put, zc_get, zc_del or zc_exists would have returned */
+	uint32_t opcode;
+	uint32_t pad;
+};
+
+/*
+ * Opens a queue for at most `depth` (1 .. 4096) requests in flight. It uses a connection of its own. Requests of one
+ * key in one queue are done in the order they were submitted, and a get sees the queue's earlier puts.
+ * Any thread may use a queue; calls on one wait for each other. -EINVAL, -ENOMEM, and what zc_open returns.
+ */
+int zc_queue_open(struct zc *zc, unsigned depth, struct zc_queue **out);
+
+/*
+ * Cancels what is in flight (a put or delete may or may not be done; no buffer is touched any more) and closes. To be
+ * called before zc_close. *queue becomes NULL; NULL is accepted.
+ */
+void zc_queue_close(struct zc_queue **queue);
+
+/*
+ * A descriptor that is readable when completions may be there: for poll(2) or an event loop, level-triggered.
+ * After it was readable call zc_reap until it returns less than asked for. The queue's; not to be read or closed.
+ */
+int zc_queue_fd(struct zc_queue *queue);
+
+/*
+ * Submits up to `count` requests in order. Returns how many were taken: fewer when `depth` are in flight (0 is
+ * possible). A request that is wrong in itself (-EINVAL, -EMSGSIZE) is taken and completes with that error.
+ * -EPERM, -EBADF.
+ */
+int zc_submit(struct zc_queue *queue, const struct zc_request *requests, unsigned count);
+
+/* Takes up to `room` completions that are there; never waits. Returns how many, each request's once. */
+int zc_reap(struct zc_queue *queue, struct zc_completion *list, unsigned room);
+
+/*
+ * Waits until `at_least` (0 .. room) completions are there or nothing is in flight, then takes up to `room`. Returns
+ * how many, or -ETIMEDOUT at the zc's deadline when fewer came (zc_reap takes those).
+ */
+int zc_wait(struct zc_queue *queue, unsigned at_least, struct zc_completion *list, unsigned room);
+
+/* Which way the calls on a zc and its queues went so far. */
+struct zc_paths {
+	uint32_t struct_size; /* set by the caller */
+	uint32_t pad;
+	uint64_t direct_gets, ring_gets,
+		socket_gets; /* direct: read from the pool's memory, no other process */
+	uint64_t ring_puts, socket_puts;
+	uint64_t ring_dels, socket_dels;
+	uint64_t direct_exists, ring_exists, socket_exists;
+	uint64_t direct_retries; /* direct reads that had to go another way */
+	uint64_t reserved[6];
+};
+int zc_path_stats(struct zc *zc, struct zc_paths *paths);
 
 /* ---- statistics and compaction ---- */
 
