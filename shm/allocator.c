@@ -30,7 +30,7 @@ class_init(struct allocator *allocator, unsigned number)
 
 	class->size = &allocator->table.class[number];
 	class->os_pages = class->size->pages * allocator->os_pages_per_page;
-	class->trim_list = ZSPAGE_NONE;
+	class->trim_list = class->all = class->holes_at = ZSPAGE_NONE;
 	lists = class->size->objects + 1u;
 	lock_init(&class->lock, LOCK_CLASS);
 	class->list = malloc(lists * sizeof(*class->list));

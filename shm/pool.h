@@ -140,6 +140,14 @@ void pool_stats(struct pool *pool, struct pool_stats *stats);
 /* Changes the limit. Below what is in use, puts are refused until enough is deleted. */
 int pool_set_limit(struct pool *pool, uint64_t bytes);
 
+/*
+ * The pool's files, control, index and data, as descriptors that allow to read only; made once, with the pool,
+ * and shared by all who are given them. They stay the pool's. Returns 0, or -EOPNOTSUPP where the system
+ * did not let us make them.
+ */
+#define POOL_FILES 3u
+int pool_read_only(const struct pool *pool, int fd[POOL_FILES]);
+
 /* Parts and immutable facts, for the keeper and for what maps pools into clients. */
 const struct pool_config *pool_config(const struct pool *pool);
 uint64_t pool_id(const struct pool *pool);

@@ -4,10 +4,13 @@
  * thread knows the pool yet, or any more, so nothing here locks.
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/sysinfo.h>
+#include <unistd.h>
 
 #include "object.h"
 #include "pool_private.h"
@@ -148,6 +151,45 @@ segments_create(struct pool *pool, const struct pool_header *geometry)
 	return error;
 }
 
+static void
+read_only_close(struct pool *pool)
+{
+	for (unsigned file = 0; file < POOL_FILES; file++) {
+		if (pool->read_only[file] >= 0)
+			close(pool->read_only[file]);
+		pool->read_only[file] = -1;
+	}
+}
+
+/*
+ * A description of its own for each file: a descriptor that was only duplicated would allow to write. Where /proc
+ * is missing there are none, and clients read through rings and sockets.
+ */
+static void
+read_only_open(struct pool *pool)
+{
+	const int files[POOL_FILES] = {pool->control.fd, pool->index_segment.fd, pool->data.fd};
+	char path[32];
+
+	for (unsigned file = 0; file < POOL_FILES; file++) {
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", files[file]);
+		pool->read_only[file] = open(path, O_RDONLY | O_CLOEXEC);
+		if (pool->read_only[file] < 0) {
+			read_only_close(pool);
+			return;
+		}
+	}
+}
+
+int
+pool_read_only(const struct pool *pool, int fd[POOL_FILES])
+{
+	if (pool->read_only[0] < 0)
+		return -EOPNOTSUPP;
+	memcpy(fd, pool->read_only, sizeof(pool->read_only));
+	return 0;
+}
+
 static int
 pool_build(struct pool *pool, const struct pool_config *config)
 {
@@ -197,10 +239,13 @@ pool_create(const struct pool_config *config, struct ceiling *ceiling, struct po
 	memset(pool, 0, sizeof(*pool));
 	pool->config = *config;
 	pool->control.fd = pool->index_segment.fd = pool->data.fd = -1;
+	memset(pool->read_only, 0xff, sizeof(pool->read_only));
 	budget_init(&pool->budget, config->limit, ceiling);
 	error = pool_build(pool, config);
 	if (error)
 		pool_destroy(&pool);
+	else
+		read_only_open(pool);
 	*out = pool;
 	return error;
 }
@@ -225,6 +270,7 @@ pool_destroy(struct pool **pointer)
 	/* Pairs with the acquire load of the state in reader.c. */
 	if (pool->header)
 		store_release(&pool->header->state, (uint32_t)ZC_POOL_DEAD);
+	read_only_close(pool);
 	allocator_destroy(&pool->allocator);
 	index_destroy(&pool->index);
 	segment_retire(&pool->data);

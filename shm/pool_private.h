@@ -22,6 +22,7 @@ struct pool {
 	struct pool_config config;
 	struct pool_header *header;
 	struct segment control, index_segment, data;
+	int read_only[POOL_FILES]; /* descriptors; -1: there are none */
 	struct budget budget;
 	struct index *index;
 	struct allocator *allocator;

@@ -128,12 +128,26 @@ run_alloc(struct run_map *map, unsigned length)
 void
 run_free(struct run_map *map, uint32_t first, unsigned length)
 {
-	uint32_t word = first / ZC_GROUP_PAGES;
-	uint64_t mask = run_mask(first % ZC_GROUP_PAGES, length);
-
-	assert(length >= 1 && length <= ZC_CHAIN_MAX && word < map->words);
+	assert(length >= 1 && length <= ZC_CHAIN_MAX);
 	assert(first % ZC_GROUP_PAGES + length <= ZC_GROUP_PAGES);
-	assert((map->used[word] & mask) == mask);
-	map->used[word] &= ~mask;
+	run_word_give(map, first / ZC_GROUP_PAGES, run_mask(first % ZC_GROUP_PAGES, length));
+}
+
+uint64_t
+run_word_take(struct run_map *map, uint32_t word)
+{
+	uint64_t pages = ~map->used[word];
+
+	assert(word < map->words);
+	map->used[word] = ALL_USED;
+	return pages;
+}
+
+void
+run_word_give(struct run_map *map, uint32_t word, uint64_t pages)
+{
+	assert(word < map->words);
+	assert((map->used[word] & pages) == pages);
+	map->used[word] &= ~pages;
 	lower_hints(map, longest_run(~map->used[word]), word);
 }

@@ -6,7 +6,7 @@
  * finding one is a few shifts. The lowest word with room wins, which keeps the file short; for each
  * run length a hint remembers below which word nothing is free.
  *
- * Used by zspage.c only, under the allocator's run lock (callers hold it). No system calls.
+ * Used by zspage.c and holes.c, under the allocator's run lock (callers hold it). No system calls.
  */
 #ifndef ZCACHED_SHM_RUN_H
 #define ZCACHED_SHM_RUN_H
@@ -31,5 +31,12 @@ void run_map_destroy(struct run_map *map);
 /* First of `length` (1 .. ZC_CHAIN_MAX) free pages in a row, now used; RUN_NONE: there are none. */
 uint32_t run_alloc(struct run_map *map, unsigned length);
 void run_free(struct run_map *map, uint32_t first, unsigned length);
+
+/*
+ * Takes all free pages of a word (below map->words), so that they can be worked on, and returns their bits.
+ * run_word_give gives these back. A run that is allocated meanwhile lies elsewhere.
+ */
+uint64_t run_word_take(struct run_map *map, uint32_t word);
+void run_word_give(struct run_map *map, uint32_t word, uint64_t pages);
 
 #endif

@@ -11,13 +11,9 @@
  */
 #include "zspage_private.h"
 
-/*
- * Punches the runs of set bits of `pages` in the zspage; clears the bits of what the kernel refused to punch.
- * Returns the pages given back.
- */
-static unsigned
-punch_pages(struct allocator *allocator, const struct zspage *zspage, uint64_t pages[OS_PAGE_WORDS],
-	    unsigned count)
+unsigned
+zspage_punch(struct allocator *allocator, const struct zspage *zspage,
+	     uint64_t pages[OS_PAGE_WORDS], unsigned count)
 {
 	uint64_t base = page_offset(allocator, zspage->first_page);
 	unsigned punched = 0;
@@ -64,7 +60,7 @@ class_next_to_trim(struct allocator *allocator, struct class *class, uint32_t *m
 	while (class->trim_list != ZSPAGE_NONE && *max) {
 		struct zspage *zspage = zspage_at(allocator, class->trim_list);
 
-		/* Isolated by compaction, which lists it again if it leaves something behind. */
+		/* Isolated by compaction or holes.c, which list it again if something is left. */
 		store_relaxed(&class->trim_list, zspage->trim_next);
 		zspage->trim_listed = 0;
 		--*max;
@@ -88,7 +84,7 @@ zspage_trim(struct allocator *allocator, struct class *class, struct zspage *zsp
 	bool retire = zspage->inuse == 0;
 
 	lock_release(&class->lock);
-	punched = punch_pages(allocator, zspage, pages, class->os_pages);
+	punched = zspage_punch(allocator, zspage, pages, class->os_pages);
 	retire = retire && punched == idle;
 	lock_acquire(&class->lock);
 	for (unsigned word = 0; word < OS_PAGE_WORDS; word++)
@@ -97,7 +93,7 @@ zspage_trim(struct allocator *allocator, struct class *class, struct zspage *zsp
 	sub_relaxed(&class->pages_idle, punched);
 	if (retire) {
 		class->isolated--;
-		sub_relaxed(&class->zspages, 1);
+		zspage_part(allocator, zspage);
 	} else {
 		zspage_put_back(allocator, zspage);
 	}

@@ -92,6 +92,38 @@ zspage_put_back(struct allocator *allocator, struct zspage *zspage)
 	zspage_link(allocator, zspage);
 }
 
+void
+zspage_join(struct allocator *allocator, struct zspage *zspage)
+{
+	struct class *class = &allocator->class[zspage->class];
+	uint32_t number = zspage_number(allocator, zspage);
+
+	lock_assert_held(&class->lock);
+	zspage->all_next = class->all;
+	zspage->all_prev = ZSPAGE_NONE;
+	if (class->all != ZSPAGE_NONE)
+		zspage_at(allocator, class->all)->all_prev = number;
+	class->all = number;
+	add_relaxed(&class->zspages, 1);
+}
+
+void
+zspage_part(struct allocator *allocator, struct zspage *zspage)
+{
+	struct class *class = &allocator->class[zspage->class];
+
+	lock_assert_held(&class->lock);
+	if (class->holes_at == zspage_number(allocator, zspage))
+		class->holes_at = zspage->all_next;
+	if (zspage->all_prev != ZSPAGE_NONE)
+		zspage_at(allocator, zspage->all_prev)->all_next = zspage->all_next;
+	else
+		class->all = zspage->all_next;
+	if (zspage->all_next != ZSPAGE_NONE)
+		zspage_at(allocator, zspage->all_next)->all_prev = zspage->all_prev;
+	sub_relaxed(&class->zspages, 1);
+}
+
 /* ---- slots and the OS pages under them ---- */
 
 bool
@@ -342,10 +374,10 @@ zspage_new(struct allocator *allocator, struct class *class)
 	}
 	store_relaxed(&allocator->zspage_of_page[first], number);
 	lock_acquire(&class->lock);
+	zspage_join(allocator, zspage);
 	zspage_link(allocator, zspage);
 	/* Should nobody use it (another thread made one too), trim takes it back. */
 	zspage_list_for_trim(allocator, zspage);
-	add_relaxed(&class->zspages, 1);
 	lock_release(&class->lock);
 	return 0;
 }

@@ -82,6 +82,20 @@ uint64_t zs_trim(struct allocator *allocator, uint32_t max_zspages);
 /* OS pages that zs_trim could give back now; an estimate, without a lock. */
 uint64_t zs_trimmable(struct allocator *allocator);
 
+/*
+ * Memory that nobody paid for. A reader that touches a hole of the data file makes the kernel put a page there.
+ * zs_excess says how many OS pages the kernel counts above the allocator's own sum (0: none; a moment's
+ * difference, of pages that are just given back, can show). After zs_holes_begin, zs_holes_punch takes all
+ * memory away that holds no object, in slices: call it until it returns false. One thread at a time.
+ */
+struct zs_holes {
+	unsigned class;
+	uint32_t word; /* of the map of runs */
+};
+uint64_t zs_excess(struct allocator *allocator);
+void zs_holes_begin(struct zs_holes *holes);
+bool zs_holes_punch(struct allocator *allocator, struct zs_holes *holes);
+
 struct class_stats {
 	uint32_t size;
 	uint32_t pages_per_zspage; /* pool pages */

@@ -111,6 +111,32 @@ check_list(struct checker *checker, unsigned used)
 	return 0;
 }
 
+/* Every zspage of the class is in class.all, once. */
+static int
+check_all(struct checker *checker)
+{
+	const struct class *class = checker->class;
+	uint32_t previous = ZSPAGE_NONE;
+	uint64_t count = 0;
+
+	for (uint32_t number = class->all; number != ZSPAGE_NONE && count <= class->zspages;
+	     count++) {
+		const struct zspage *zspage = zspage_at(checker->allocator, number);
+
+		if (zspage->all_prev != previous ||
+		    &checker->allocator->class[zspage->class] != class)
+			return FAULT(checker, "zspage at page %u: the list of all is torn",
+				     zspage->first_page);
+		previous = number;
+		number = zspage->all_next;
+	}
+	if (count != class->zspages)
+		return FAULT(checker, "class %u: %llu zspages in the list of all, counted %llu",
+			     class->size->size, (unsigned long long)count,
+			     (unsigned long long)class->zspages);
+	return 0;
+}
+
 static int
 check_sums(struct checker *checker)
 {
@@ -147,6 +173,8 @@ check_class(struct checker *checker)
 		error = check_list(checker, used);
 	if (!error)
 		error = check_sums(checker);
+	if (!error)
+		error = check_all(checker);
 	lock_release(&checker->class->lock);
 	return error;
 }

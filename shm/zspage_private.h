@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the files of the allocator share: zspage.c (allocate, free), trim.c (give memory back),
- * compact.c (move objects), zspage_check.c (walk). Nobody else includes this.
+ * What the files of the allocator share: zspage.c (allocate, free), trim.c (give memory back), holes.c (take back
+ * what readers touched), compact.c (move objects), zspage_check.c (walk). Nobody else includes this.
  *
  * Locking: everything in a struct class, and every zspage of that class, is guarded by class.lock.
  * allocator.runs and the chain of unused descriptors are guarded by run_lock. Fields marked atomic are
@@ -28,6 +28,7 @@ struct zspage {
 	uint32_t first_page; /* pool page */
 	uint32_t next, prev; /* in class.list[inuse]; next also chains unused descriptors */
 	uint32_t trim_next;  /* in class.trim_list */
+	uint32_t all_next, all_prev; /* in class.all */
 	uint16_t inuse;
 	uint8_t class;
 	uint8_t isolated; /* in no list: trim or compaction is at work on it; nothing is allocated */
@@ -45,6 +46,8 @@ struct class
 	uint32_t *list;			   /* heads, by objects in use: 0 .. size->objects */
 	uint32_t *count;		   /* their lengths */
 	uint64_t occupied[FULLNESS_WORDS]; /* bit u set: list[u] is not empty */
+	uint32_t all;	   /* every zspage of the class, for walks that let go of the lock */
+	uint32_t holes_at; /* in it: the next that holes.c looks at */
 	uint32_t trim_list;
 	uint32_t isolated;	 /* zspages in no list */
 	uint64_t zspages;	 /* atomic */
@@ -151,6 +154,10 @@ void zspage_put_back(struct allocator *allocator, struct zspage *zspage);
 /* Has trim look at it: it may hold memory without objects. The class lock is held. */
 void zspage_list_for_trim(struct allocator *allocator, struct zspage *zspage);
 
+/* Adds a new zspage to those of its class, or takes one out for good. The class lock is held. */
+void zspage_join(struct allocator *allocator, struct zspage *zspage);
+void zspage_part(struct allocator *allocator, struct zspage *zspage);
+
 /* Is any object in OS page `os_page` of the zspage? The class lock is held. */
 bool zspage_page_in_use(const struct allocator *allocator, const struct zspage *zspage,
 			unsigned os_page);
@@ -167,6 +174,13 @@ int zspage_take_slot(struct allocator *allocator, struct zspage *zspage, unsigne
 /* The same of the fullest zspage with room; -ENOENT when the class has none (*slot is 0). */
 int class_take_slot(struct allocator *allocator, struct class *class, struct zspage **zspage,
 		    unsigned *slot);
+
+/*
+ * Punches the runs of set bits of `pages` in the zspage; clears the bits of what the kernel refused to punch.
+ * Returns the pages given back. No lock is held; nothing is allocated in the zspage meanwhile.
+ */
+unsigned zspage_punch(struct allocator *allocator, const struct zspage *zspage,
+		      uint64_t pages[OS_PAGE_WORDS], unsigned count);
 
 /* Returns a zspage without objects (isolated, memory gone) to the free runs. No lock is held. */
 void zspage_retire(struct allocator *allocator, struct zspage *zspage);

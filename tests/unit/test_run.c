@@ -190,10 +190,33 @@ test_sizes_of_maps(void **state)
 	run_map_destroy(&map);
 }
 
+/* A word that was taken out is passed over, and has its free pages again when it is back. */
+static void
+test_word_taken_out(void **state)
+{
+	struct run_map map;
+	uint64_t pages;
+
+	(void)state;
+	assert_int_equal(run_map_init(&map, 128), 0);
+	assert_int_equal(run_alloc(&map, 3), 0);
+	pages = run_word_take(&map, 0);
+	assert_int_equal(pages, ~7ULL);
+	assert_int_equal(run_word_take(&map, 0), 0);
+	run_word_give(&map, 0, 0);
+	assert_int_equal(run_alloc(&map, 2), 64);
+	run_free(&map, 0, 3);
+	assert_int_equal(run_alloc(&map, 3), 0);
+	run_word_give(&map, 0, pages);
+	assert_int_equal(run_alloc(&map, ZC_CHAIN_MAX), 3);
+	run_map_destroy(&map);
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_word_taken_out),
 		cmocka_unit_test(test_against_the_model),
 		cmocka_unit_test(test_fill_and_empty_with_each_length),
 		cmocka_unit_test(test_words_high_is_the_files_end),
