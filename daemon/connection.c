@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "atomic.h"
+#include "descriptor.h"
 #include "engine_private.h"
 #include "frame.h"
 #include "log.h"
@@ -34,6 +35,7 @@ connection_create(struct worker *worker, int fd, uid_t uid, pid_t pid)
 	connection->uid = uid;
 	connection->pid = pid;
 	STAILQ_INIT(&connection->answers);
+	LIST_INIT(&connection->channels);
 	return connection;
 }
 
@@ -49,6 +51,8 @@ connection_end(struct connection *connection)
 	event_del(&connection->read);
 	event_del(&connection->write);
 	event_del(&connection->timer);
+	peer_unwatch(&connection->peer);
+	client_channels_close(connection);
 	close(connection->fd);
 	buffer_give(&worker->buffers, &connection->input);
 	buffer_give(&worker->buffers, &connection->output);
@@ -91,6 +95,20 @@ protocol_error(struct connection *connection, const char *text)
 {
 	worker_count_add(&connection->worker->count.protocol_errors);
 	log_ended(connection, LOG_KIND_PROTOCOL, text);
+}
+
+void
+connection_fault(struct connection *connection, const char *text)
+{
+	if (connection->ended)
+		return;
+	if (text) {
+		protocol_error(connection, text);
+		connection_end(connection);
+	} else {
+		connection_end_no_memory(connection);
+	}
+	connection_make_ready(connection);
 }
 
 void
@@ -193,11 +211,53 @@ output_flush(struct connection *connection)
 }
 
 bool
+connection_flush(struct connection *connection)
+{
+	output_flush(connection);
+	return !connection->output && !connection->ended;
+}
+
+bool
 connection_has_room(struct connection *connection)
 {
 	if (connection->worker->output_used > WORKER_OUTPUT_FLUSH)
 		output_flush(connection);
 	return !connection->output && !connection->ended;
+}
+
+int
+connection_send_descriptors(struct connection *connection, const char *bytes, uint32_t size,
+			    const int *fd, unsigned count)
+{
+	int sent = descriptor_send(connection->fd, &connection->descriptors_unread, bytes, size, fd,
+				   count);
+
+	if (sent < 0)
+		return sent;
+	connection->progress++;
+	if ((uint32_t)sent < size)
+		output_keep(connection, bytes + sent, size - (uint32_t)sent);
+	return 0;
+}
+
+/*
+ * Between turns. A client with unread output looks at its rings when it has read that, so nothing is lost if
+ * this one is; and it must not be taken for one that does not read.
+ */
+void
+connection_send_wakeup(struct connection *connection)
+{
+	char frame[REPLY_WAKEUP_SIZE];
+	uint32_t size, sent;
+
+	if (connection->ended || connection->closing || connection->output)
+		return;
+	size = reply_wakeup(frame);
+	sent = output_send(connection, frame, size);
+	if (!connection->ended && sent > 0 && sent < size)
+		output_keep(connection, frame + sent, size - sent);
+	if (connection->ended || connection->output)
+		connection_make_ready(connection);
 }
 
 void
@@ -431,7 +491,7 @@ connection_turn(struct connection *connection, bool readable)
 		connection_work(connection, readable);
 	if (!connection->ended)
 		connection_settle(connection);
-	if (connection->ended && connection->in_flight == 0)
+	if (connection->ended && connection->in_flight == 0 && LIST_EMPTY(&connection->channels))
 		connection_free(connection);
 }
 
@@ -443,7 +503,7 @@ connection_shut(struct connection *connection)
 		connection_work(connection, false);
 	output_flush(connection);
 	connection_end(connection);
-	assert(connection->in_flight == 0);
+	assert(connection->in_flight == 0 && LIST_EMPTY(&connection->channels));
 	connection_free(connection);
 }
 

@@ -13,7 +13,13 @@
  *	values	 CONNECTION_VALUES_MAX	256 KiB	of requests in flight; reading stops at that
  *	control	 ZC_REPLY_MAX		1 MiB	one answer of the control thread; in practice 40 KiB
  *
- * together under 512 KiB in practice, times --connections.
+ * together under 512 KiB in practice, times --connections. And, of all connections together not more
+ * than ENGINE_CHANNELS_MAX:
+ *
+ *	channels CONNECTION_SLOTS_MAX	4 MiB	page slots, and the rings: 20 KiB a worker and channel
+ *				at most; 320 KiB with one channel of 64 slots of 4 KiB
+ *
+ * Channels belong to the connection and end with it; client_channel.h has their story.
  *
  * A turn (connection_turn) sends what is left over, packs answers of requests that came home, parses
  * what can be parsed, reads once, sends, and decides what to wait for. Every event leads to one.
@@ -27,8 +33,10 @@
 #include <sys/queue.h>
 #include <sys/types.h>
 
+#include "client_channel.h"
 #include "handle.h"
 #include "inbox.h"
+#include "peer.h"
 #include "request.h"
 
 #define CONNECTION_IN_FLIGHT_MAX 32u
@@ -72,9 +80,12 @@ struct connection {
 	bool reading;	      /* the read event is set */
 	bool closing;	      /* takes nothing more; ends when the output is sent */
 	bool end_of_input;    /* the client will send no more; ends when all is answered */
-	bool ended;	      /* closed; the struct stays until requests in flight are back */
+	bool ended;	      /* closed; the struct stays until requests and rings are back */
 
 	struct handle_table *handles;
+	struct client_channel_list channels;
+	struct peer peer;	     /* watched while there are channels */
+	uint32_t descriptors_unread; /* see descriptor.h */
 };
 
 /* A connection for an accepted socket, to be posted to `worker`. NULL: no memory. */
@@ -95,11 +106,27 @@ bool connection_has_room(struct connection *connection);
 /* Appends a whole packed frame of any length to the output. */
 void connection_put_frame(struct connection *connection, const char *bytes, uint32_t size);
 
+/* Sends what is packed. True: nothing is left, and the connection lives. */
+bool connection_flush(struct connection *connection);
+
+/*
+ * Sends a packed frame with descriptors at its first byte; connection_flush has just returned true.
+ * Returns 0, or a negative errno: nothing was sent, the connection may have ended.
+ */
+int connection_send_descriptors(struct connection *connection, const char *bytes, uint32_t size,
+				const int *fd, unsigned count);
+
+/* Tells the client that completions are there; left out when it has more than enough to read. */
+void connection_send_wakeup(struct connection *connection);
+
+/* Ends it for what its client did in a ring; counted and logged. NULL: for want of memory. */
+void connection_fault(struct connection *connection, const char *text);
+
 /* Answers with an error that ends the connection, for what it sent; counted and logged. */
 void connection_reject(struct connection *connection, uint64_t id, int32_t status,
 		       const char *text);
 
-/* Sends what can be sent, ends and frees it. No request is away. */
+/* Sends what can be sent, ends and frees it. No request and no ring is away. */
 void connection_shut(struct connection *connection);
 
 /* Ends it at once. Requests in flight are dropped when they come home. */

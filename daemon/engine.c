@@ -98,17 +98,30 @@ choose_worker_count(const struct engine_config *config, const cpu_set_t *set, si
 	return count < ENGINE_WORKERS_MAX ? count : ENGINE_WORKERS_MAX;
 }
 
-/* Each connection is a file, and each pool three. */
-static void
-raise_file_limit(void)
+/* A worker that spins keeps its CPU from others: only where that leaves one for the client. */
+static uint32_t
+choose_spin(const cpu_set_t *set, size_t size, unsigned workers)
 {
-	struct rlimit limit;
+	unsigned cpus = set ? (unsigned)CPU_COUNT_S(size, set) : 1;
 
-	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == limit.rlim_max)
+	return cpus > 1 && workers <= cpus ? SERVE_SPIN_NS : 0;
+}
+
+/* Each connection is a file, and each pool six; doorbells may be half of the rest. */
+static void
+raise_file_limit(struct engine *engine)
+{
+	struct rlimit limit, raised;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
 		return;
-	limit.rlim_cur = limit.rlim_max;
-	if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
+	raised = (struct rlimit){limit.rlim_max, limit.rlim_max};
+	if (limit.rlim_cur < limit.rlim_max && setrlimit(RLIMIT_NOFILE, &raised) < 0)
 		log_warning("cannot raise the limit of open files: %s", strerror(errno));
+	else
+		limit.rlim_cur = limit.rlim_max;
+	engine->doorbells_max =
+		limit.rlim_cur / 2 < UINT32_MAX ? (uint32_t)(limit.rlim_cur / 2) : UINT32_MAX;
 }
 
 /* ---- beginning ---- */
@@ -128,6 +141,7 @@ make_workers(struct engine *engine)
 	unsigned count = choose_worker_count(engine->config, set, size);
 	int result = -ENOMEM;
 
+	engine->spin_max_ns = choose_spin(set, size, count);
 	engine->worker = aligned_alloc(alignof(struct worker), count * sizeof(struct worker));
 	if (engine->worker)
 		result = 0;
@@ -162,6 +176,7 @@ make_pools(struct engine *engine)
 
 	if (result < 0)
 		return cannot("look at the memory cgroups", result);
+	budget_init(&engine->channels, ENGINE_CHANNELS_MAX, engine->ceiling);
 	for (unsigned i = 0; i < engine->config->pools && result == 0; i++)
 		result = make_pool(engine, &engine->config->pool[i]);
 	return result;
@@ -188,7 +203,7 @@ engine_start(struct engine *engine)
 	if (getrandom(&engine->boot_id, sizeof(engine->boot_id), 0) !=
 	    (ssize_t)sizeof(engine->boot_id))
 		return cannot("get random bytes", -EIO);
-	raise_file_limit();
+	raise_file_limit(engine);
 	result = make_workers(engine);
 	if (result == 0)
 		result = make_pools(engine);

@@ -19,6 +19,7 @@
 #define ENGINE_CONNECTIONS_MAX 65536u
 #define ENGINE_CLIENT_TIMEOUT  10u
 #define ENGINE_CLIENT_SECONDS  86400u
+#define ENGINE_CHANNELS_MAX    (1ULL << 30) /* bytes of all clients' channels */
 
 struct engine_config {
 	uint64_t limit; /* of a pool that names none; of all pools clients create, in sum */

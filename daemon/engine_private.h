@@ -27,13 +27,17 @@ struct engine {
 	unsigned worker_count;
 	struct control *control;
 	struct keeper *keeper;
-	sem_t drained; /* posted by each draining worker once its requests are home */
+	sem_t drained;		/* posted by each draining worker once its requests are home */
+	uint32_t spin_max_ns;	/* of a worker that waits for rings, see serve.h */
+	uint32_t doorbells_max; /* eventfds of channels */
+	struct budget channels; /* memory of channels; has its own atomics */
 
 	/* atomic */
 	uint32_t connections;
 	uint64_t connections_total;
 	uint64_t connections_refused;
 	uint64_t denied;
+	uint32_t doorbells;
 };
 
 /* The worker that owns a shard, of every pool. */

@@ -77,6 +77,13 @@ inbox_take(struct inbox *inbox)
 }
 
 bool
+inbox_is_empty(struct inbox *inbox)
+{
+	/* Relaxed: a message that is missed here is found before the worker sleeps. */
+	return !load_relaxed(&inbox->head);
+}
+
+bool
 inbox_may_sleep(struct inbox *inbox)
 {
 	__atomic_store_n(&inbox->sleeping, 1, __ATOMIC_SEQ_CST);

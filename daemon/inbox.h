@@ -44,6 +44,9 @@ void inbox_post(struct inbox *inbox, struct message *message, message_deliver_fn
 /* All messages, linked oldest first; NULL when there are none. */
 struct message *inbox_take(struct inbox *inbox);
 
+/* A hint for the worker itself: whether there is nothing to take. */
+bool inbox_is_empty(struct inbox *inbox);
+
 /* Announces that the worker is going to sleep. False: there are messages, do not. */
 bool inbox_may_sleep(struct inbox *inbox);
 /* The worker does not sleep; cheap enough to be called at every turn. */

@@ -14,6 +14,7 @@
 
 #include "atomic.h"
 #include "engine_private.h"
+#include "hole_watch.h"
 #include "registry.h"
 #include "worker.h"
 
@@ -93,6 +94,13 @@ may_go_on(struct task *task)
 	return !load_relaxed(&task->keeper->stop) && pool_entry_alive(task->entry);
 }
 
+/* The same, for what is given an argument. */
+static bool
+task_may_go_on(void *arg)
+{
+	return may_go_on(arg);
+}
+
 /* ---- trimming ---- */
 
 /* Gives back what can be; a list may hold zspages that have nothing to give any more. */
@@ -106,6 +114,15 @@ trim(struct keeper *keeper, struct pool_entry *entry)
 	while (zs_trimmable(allocator) > 0 && fruitless < TRIM_FRUITLESS && may_go_on(&task))
 		if (zs_trim(allocator, TRIM_BATCH) == 0)
 			fruitless++;
+}
+
+/* True: it wants another look soon. */
+static bool
+watch_holes(struct keeper *keeper, struct pool_entry *entry)
+{
+	struct task task = {.keeper = keeper, .entry = entry, .slice_begin = now_ns()};
+
+	return hole_watch(entry, task_may_go_on, &task);
 }
 
 /* OS pages that are worth some work. */
@@ -297,6 +314,7 @@ tend(struct keeper *keeper, struct pool_entry *entry)
 	tending->settling = !compact_if_worth(keeper, entry) || dirty;
 	if (!dirty || zs_trimmable(allocator) >= worth(allocator))
 		trim(keeper, entry);
+	tending->settling |= watch_holes(keeper, entry);
 	return tending->settling;
 }
 

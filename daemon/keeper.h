@@ -43,6 +43,7 @@ struct tending {
 	uint32_t dirty;	    /* atomic flag: something was freed since the last pass */
 	bool settling;	    /* keeper: was dirty at the last pass */
 	uint64_t left_over; /* keeper: OS pages that the last compaction could not free */
+	unsigned punched;   /* keeper: passes in a row that had to punch holes, see hole_watch.h */
 
 	/* guarded by the keeper's mutex */
 	bool commanded;	      /* a compaction was asked for and has not begun */

@@ -43,6 +43,7 @@ entry_create(const struct pool_config *config, unsigned workers, bool by_client)
 	}
 	for (unsigned i = 0; i < workers; i++)
 		scan_queue_init(&entry->scan[i]);
+	map_notes_init(&entry->mapped);
 	entry->references = 1;
 	entry->page_size = config->page_size;
 	entry->owner_uid = config->owner_uid;
@@ -161,6 +162,7 @@ pool_entry_release(struct pool_entry *entry)
 	if (__atomic_sub_fetch(&entry->references, 1, __ATOMIC_ACQ_REL) > 0)
 		return;
 	assert(!entry->pool);
+	map_notes_destroy(&entry->mapped);
 	free(entry->scan);
 	free(entry);
 }

@@ -22,6 +22,7 @@
 
 #include "engine.h"
 #include "keeper.h"
+#include "map_note.h"
 #include "pool.h"
 #include "scan.h"
 
@@ -29,11 +30,13 @@ struct pool_entry {
 	struct pool *pool;	 /* NULL once it is destroyed */
 	uint32_t references;	 /* atomic */
 	uint32_t destroyed;	 /* atomic flag: no operation may begin */
+	uint32_t unshared;	 /* atomic flag: its memory is given to no more clients */
 	uint32_t page_size;	 /* of the pool */
 	uint32_t owner_uid;	 /* of the pool */
 	uint64_t limit;		 /* of the pool, bytes */
 	bool by_client;		 /* not of the service's configuration */
 	struct tending tending;	 /* the keeper's */
+	struct map_notes mapped; /* who was given its memory */
 	struct scan_queue *scan; /* one for each worker, and that worker's own */
 };
 

@@ -116,8 +116,66 @@ reply_pool(struct connection *connection, uint64_t id, const struct pool_entry *
 
 	reply_fill_pool_info(entry, &info, codec);
 	info.handle = handle;
+	info.hash_seed = pool_view(entry->pool)->hash_seed;
 	response.id = id;
 	response.result_case = ZCACHE__V1__RESPONSE__RESULT_POOL;
 	response.pool = &info;
 	reply_pack(connection, &response);
+}
+
+/* ---- answers with descriptors ---- */
+
+static int
+reply_descriptors(struct connection *connection, const Zcache__V1__Response *response,
+		  const int *fd, unsigned count)
+{
+	char frame[64];
+	int64_t size = frame_pack(&response->base, frame, sizeof(frame), ZC_FRAME_MAX);
+
+	assert(size > 0);
+	return connection_send_descriptors(connection, frame, (uint32_t)size, fd, count);
+}
+
+int
+reply_pool_mapped(struct connection *connection, uint64_t id, uint64_t pool, const int *fd,
+		  unsigned count)
+{
+	Zcache__V1__Response response = ZCACHE__V1__RESPONSE__INIT;
+	Zcache__V1__PoolMapped mapped = ZCACHE__V1__POOL_MAPPED__INIT;
+
+	mapped.pool_id = pool;
+	response.id = id;
+	response.result_case = ZCACHE__V1__RESPONSE__RESULT_POOL_MAPPED;
+	response.pool_mapped = &mapped;
+	return reply_descriptors(connection, &response, fd, count);
+}
+
+int
+reply_channel_opened(struct connection *connection, uint64_t id,
+		     const struct channel_geometry *geometry, const int *fd)
+{
+	Zcache__V1__Response response = ZCACHE__V1__RESPONSE__INIT;
+	Zcache__V1__ChannelOpened opened = ZCACHE__V1__CHANNEL_OPENED__INIT;
+
+	opened.rings = geometry->rings;
+	opened.slots = geometry->slots;
+	opened.entries = geometry->entries;
+	response.id = id;
+	response.result_case = ZCACHE__V1__RESPONSE__RESULT_CHANNEL_OPENED;
+	response.channel_opened = &opened;
+	return reply_descriptors(connection, &response, fd, 1 + geometry->rings);
+}
+
+uint32_t
+reply_wakeup(char *frame)
+{
+	Zcache__V1__Response response = ZCACHE__V1__RESPONSE__INIT;
+	Zcache__V1__Wakeup wakeup = ZCACHE__V1__WAKEUP__INIT;
+	int64_t size;
+
+	response.result_case = ZCACHE__V1__RESPONSE__RESULT_WAKEUP;
+	response.wakeup = &wakeup;
+	size = frame_pack(&response.base, frame, REPLY_WAKEUP_SIZE, ZC_FRAME_MAX);
+	assert(size > 0);
+	return (uint32_t)size;
 }

@@ -10,6 +10,7 @@
 
 #include "zcache.pb-c.h"
 
+struct channel_geometry;
 struct connection;
 struct pool_entry;
 
@@ -22,6 +23,19 @@ void reply_value(struct connection *connection, uint64_t id, const void *value, 
 void reply_deleted(struct connection *connection, uint64_t id, uint64_t pages);
 void reply_pool(struct connection *connection, uint64_t id, const struct pool_entry *entry,
 		uint32_t handle);
+
+/*
+ * Answers with descriptors, sent at once: connection_flush has just returned true. Return 0, or a negative
+ * errno when nothing was sent.
+ */
+int reply_pool_mapped(struct connection *connection, uint64_t id, uint64_t pool_id, const int *fd,
+		      unsigned count);
+int reply_channel_opened(struct connection *connection, uint64_t id,
+			 const struct channel_geometry *geometry, const int *fd);
+
+/* Packs a wake-up into `frame`, which has REPLY_WAKEUP_SIZE bytes; returns its size. */
+#define REPLY_WAKEUP_SIZE 16u
+uint32_t reply_wakeup(char *frame);
 
 /* Fills what a PoolInfo says of a living pool; `codec` is what info->codec will point to. */
 #define REPLY_CODEC_TEXT 16u

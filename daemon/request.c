@@ -17,6 +17,7 @@
 #include "page_request.h"
 #include "reply.h"
 #include "scan.h"
+#include "share_request.h"
 #include "wire.h"
 #include "worker.h"
 #include "zcache.pb-c.h"
@@ -104,7 +105,7 @@ answer_pool_open(struct connection *connection, uint64_t id, struct pool_entry *
 		pool_entry_release(entry);
 		return;
 	}
-	handle = handle_give(&connection->handles, entry);
+	handle = handle_give(&connection->handles, worker, entry);
 	if (handle == 0) {
 		reply_error(connection, id, -ENOMEM, "no memory for a handle");
 		pool_entry_release(entry);
@@ -158,8 +159,10 @@ static request_handler_fn *const handlers[] = {
 	[ZCACHE__V1__REQUEST__OP_CLASSES] = control_request_submit,
 	[ZCACHE__V1__REQUEST__OP_COMPACT_START] = control_request_submit,
 	[ZCACHE__V1__REQUEST__OP_COMPACT_STATUS] = control_request_submit,
+	[ZCACHE__V1__REQUEST__OP_POOL_MAP] = share_request_pool,
+	[ZCACHE__V1__REQUEST__OP_CHANNEL_OPEN] = share_request_channel,
 };
-static_assert(sizeof(handlers) / sizeof(handlers[0]) == ZCACHE__V1__REQUEST__OP_COMPACT_STATUS + 1,
+static_assert(sizeof(handlers) / sizeof(handlers[0]) == ZCACHE__V1__REQUEST__OP_CHANNEL_OPEN + 1,
 	      "a handler for each operation");
 
 /* What ends the connection or needs no handler. True: it has been answered. */

@@ -41,6 +41,18 @@ run_ready(struct worker *worker)
 	}
 }
 
+/* Waits for events, or, when there is something to do, only looks for them. */
+static void
+look_at_events(struct worker *worker, bool busy)
+{
+	int flags = EVLOOP_ONCE;
+
+	if (busy || !inbox_may_sleep(&worker->inbox))
+		flags |= EVLOOP_NONBLOCK;
+	event_base_loop(worker->base, flags);
+	inbox_awake(&worker->inbox);
+}
+
 static void
 pin(const struct worker *worker)
 {
@@ -68,17 +80,17 @@ worker_main(void *arg)
 
 	pin(worker);
 	for (;;) {
-		int flags = EVLOOP_ONCE;
+		bool busy;
 
 		deliver_messages(worker);
 		run_ready(worker);
 		if (worker->stopping)
 			break;
-		/* A scan goes on between events, it does not wait for one. */
-		if (scan_step(worker) || !inbox_may_sleep(&worker->inbox))
-			flags |= EVLOOP_NONBLOCK;
-		event_base_loop(worker->base, flags);
-		inbox_awake(&worker->inbox);
+		/* Scans and rings go on between events, they do not wait for one. */
+		busy = scan_step(worker);
+		busy |= serve_turn(worker);
+		if (!busy || serve_sockets_due(&worker->serve))
+			look_at_events(worker, busy);
 	}
 	while (!LIST_EMPTY(&worker->connections))
 		connection_shut(LIST_FIRST(&worker->connections));
@@ -113,8 +125,12 @@ worker_request_returns(struct worker *worker)
 static void
 deliver_drain(struct worker *worker, struct message *message)
 {
+	struct connection *connection;
+
 	(void)message;
 	worker->draining = true;
+	LIST_FOREACH(connection, &worker->connections, link)
+	client_channels_close(connection);
 	if (worker->away == 0)
 		sem_post(&worker->engine->drained);
 }
@@ -182,6 +198,7 @@ worker_init(struct worker *worker, struct engine *engine, unsigned number, int c
 	LIST_INIT(&worker->connections);
 	TAILQ_INIT(&worker->ready);
 	TAILQ_INIT(&worker->scans);
+	serve_init(&worker->serve, engine->spin_max_ns);
 	result = inbox_init(&worker->inbox);
 	if (result == 0)
 		result = make_base(worker);
@@ -233,4 +250,11 @@ worker_count_add(uint64_t *counter)
 {
 	/* Relaxed, and no read-modify-write: one thread writes it, and its readers want a number. */
 	store_relaxed(counter, load_relaxed(counter) + 1);
+}
+
+void
+worker_count_requests(struct worker *worker, unsigned requests)
+{
+	/* Relaxed: as above. */
+	store_relaxed(&worker->count.requests, load_relaxed(&worker->count.requests) + requests);
 }

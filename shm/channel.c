@@ -21,6 +21,11 @@
 #include "lock.h"
 #include "sealed.h"
 
+/* Newer than the C library of the oldest system we build on. */
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
+#endif
+
 #define RINGS_MAX  256u
 #define CACHE_LINE 64u
 
@@ -103,6 +108,20 @@ map(int fd, const struct channel_geometry *geometry, struct channel *channel)
 	return 0;
 }
 
+/*
+ * All of the memory, now: a worker that touched a page later would take memory that may not be there any more,
+ * and under a memory cgroup be killed for it.
+ */
+static int
+populate(int fd, const struct channel *channel)
+{
+	if (madvise(channel->header, channel->size, MADV_POPULATE_WRITE) == 0)
+		return 0;
+	if (errno == EINVAL && fallocate(fd, 0, 0, (off_t)channel->size) == 0)
+		return 0;
+	return -ENOMEM;
+}
+
 static void
 header_fill(const struct channel *channel)
 {
@@ -139,11 +158,16 @@ channel_create(const struct channel_geometry *geometry, struct channel *channel,
 		error = sealed_close(*fd, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
 	if (!error)
 		error = map(*fd, geometry, channel);
+	if (!error)
+		error = populate(*fd, channel);
 	if (error) {
+		channel_unmap(channel);
 		close(*fd);
 		*fd = -1;
 		return error;
 	}
+	/* Clients' pages do not belong into a core file. Fails on no kernel that we run on. */
+	madvise(channel->header, channel->size, MADV_DONTDUMP);
 	header_fill(channel);
 	return 0;
 }
@@ -217,6 +241,13 @@ channel_end(const struct channel *channel, uint32_t number)
 }
 
 /* ---- the worker's side ---- */
+
+bool
+channel_serve_waiting(const struct channel_end *end)
+{
+	/* Relaxed: what is found is looked at again, by channel_serve_take. */
+	return load_relaxed(&end->ring->submit_tail) != end->submit;
+}
 
 int
 channel_serve_take(struct channel_end *end, struct channel_request *request)

@@ -58,8 +58,9 @@ struct channel_end {
 uint64_t channel_size(const struct channel_geometry *geometry);
 
 /*
- * Engine: makes a sealed memfd, fills the header and maps it. Returns 0 with the descriptor in *fd (the caller
- * closes it; the mapping stays), -EINVAL, or a negative errno of the system.
+ * Engine: makes a sealed memfd, takes all of its memory (the caller has paid for it), fills the header and maps
+ * it. Returns 0 with the descriptor in *fd (the caller closes it; the mapping stays), -EINVAL, or a negative
+ * errno of the system.
  */
 int channel_create(const struct channel_geometry *geometry, struct channel *channel, int *fd);
 
@@ -83,6 +84,9 @@ channel_slot(const struct channel *channel, uint32_t slot)
 }
 
 /* ---- the worker's side ---- */
+
+/* Is there something to take, or an index that cannot be? A hint, without any order. */
+bool channel_serve_waiting(const struct channel_end *end);
 
 /* Copies the next request out. 1; 0 when there is none; -EPROTO. Publish with channel_serve_taken. */
 int channel_serve_take(struct channel_end *end, struct channel_request *request);

@@ -15,15 +15,16 @@ LIMIT = 24 * MIB
 
 def memory_of(pid):
     """Bytes of all memory files a process has, from the kernel and not from the service."""
-    total = 0
+    files = {}
     for number in os.listdir(f"/proc/{pid}/fd"):
         path = f"/proc/{pid}/fd/{number}"
         try:
             if os.readlink(path).startswith("/memfd:"):
-                total += os.stat(path).st_blocks * 512
+                status = os.stat(path)
+                files[status.st_ino] = status.st_blocks * 512  # a pool's have two descriptors each
         except FileNotFoundError:
             pass  # closed since the listing
-    return total
+    return sum(files.values())
 
 
 def sample_memory(stop, path, pid):
