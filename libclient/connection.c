@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The socket and its buffers, see connection.h. Called by transport.c, which does the locking.
+ * The socket and its buffers, see connection.h. Called by transport.c and queue_link.c, which do the
+ * locking.
  *
  * A received value is copied three times: into the buffer, by the decoder into the arena, and to
  * the caller. The last two cost a thousandth of the way through the socket, and a decoder of our own
- * would have to be as careful as the library's. Left out: descriptors that come with the bytes;
- * recv() without room for them makes the kernel drop them.
+ * would have to be as careful as the library's.
+ *
+ * Descriptors come with the first byte of the frame that announces them, but the kernel may hand over
+ * earlier frames in the same read. So they wait in a row, each announcing response takes as many as it
+ * says from its front, and what is left when all bytes are decoded was announced by nobody and is closed.
  */
 #include "connection.h"
 
@@ -23,6 +27,8 @@
 /* What one reply may take decoded: many fields of few bytes become structs of hundreds. */
 #define REPLY_ARENA_MAX (8u * ZC_REPLY_MAX)
 #define CLIENT_NAME_MAX 64
+/* Of a mapped pool: control, index, data. */
+#define POOL_DESCRIPTORS 3
 
 int
 connection_init(struct connection *connection)
@@ -56,6 +62,8 @@ connection_close(struct connection *connection)
 	connection->fd = -1;
 	if (fd >= 0)
 		close(fd);
+	descriptors_keep(&connection->descriptors, 0);
+	connection->announced = 0;
 }
 
 void
@@ -94,10 +102,16 @@ socket_error(int error)
 
 /* ---- sending ---- */
 
-static int
-flush_output(struct connection *connection, uint64_t deadline)
+bool
+connection_unsent(const struct connection *connection)
 {
-	while (connection->out_start < connection->out_end) {
+	return connection->out_start < connection->out_end;
+}
+
+int
+connection_flush(struct connection *connection, uint64_t deadline)
+{
+	while (connection_unsent(connection)) {
 		ssize_t sent = send(connection->fd, connection->out + connection->out_start,
 				    connection->out_end - connection->out_start, MSG_NOSIGNAL);
 		int error = 0;
@@ -119,7 +133,7 @@ connection_send(struct connection *connection, const Zcache__V1__Request *reques
 		uint64_t deadline)
 {
 	/* First the rest of a request whose caller did not wait for it to go out. */
-	int error = flush_output(connection, deadline);
+	int error = connection_flush(connection, deadline);
 	int64_t length;
 
 	if (error)
@@ -130,7 +144,7 @@ connection_send(struct connection *connection, const Zcache__V1__Request *reques
 		return (int)length;
 	connection->out_start = 0;
 	connection->out_end = (size_t)length;
-	error = flush_output(connection, deadline);
+	error = connection_flush(connection, deadline);
 	if (error && connection->out_start == 0)
 		connection->out_end = 0;
 	return error;
@@ -165,18 +179,22 @@ static int
 fill_input(struct connection *connection, uint64_t deadline)
 {
 	/* Wait first: in a synchronous call the reply is hardly ever there yet. */
-	int error = wait_ready(connection->fd, POLLIN, deadline);
+	int error = deadline == DEADLINE_NOW ? 0 : wait_ready(connection->fd, POLLIN, deadline);
 	ssize_t received;
 
 	if (error)
 		return error;
-	received = recv(connection->fd, connection->in + connection->in_end,
-			connection->in_size - connection->in_end, 0);
+	received = descriptors_receive(&connection->descriptors, connection->fd,
+				       connection->in + connection->in_end,
+				       connection->in_size - connection->in_end);
 	if (received == 0)
 		return -ECONNRESET;
-	if (received < 0)
-		return errno == EAGAIN || errno == EINTR ? 0 : socket_error(errno);
-	connection->in_end += (size_t)received;
+	if (received > 0)
+		connection->in_end += (size_t)received;
+	else if (errno == EAGAIN)
+		return deadline == DEADLINE_NOW ? -ETIMEDOUT : 0;
+	else if (errno != EINTR)
+		return socket_error(errno);
 	return 0;
 }
 
@@ -196,6 +214,19 @@ enlarge_arena(struct connection *connection)
 	return 0;
 }
 
+static unsigned
+descriptors_announced(const Zcache__V1__Response *response)
+{
+	uint32_t rings;
+
+	if (response->result_case == ZCACHE__V1__RESPONSE__RESULT_POOL_MAPPED)
+		return POOL_DESCRIPTORS;
+	if (response->result_case != ZCACHE__V1__RESPONSE__RESULT_CHANNEL_OPENED)
+		return 0;
+	rings = response->channel_opened->rings;
+	return rings < DESCRIPTORS_MAX ? 1 + rings : DESCRIPTORS_MAX;
+}
+
 static int
 decode(struct connection *connection, uint32_t length, Zcache__V1__Response **response)
 {
@@ -208,9 +239,12 @@ decode(struct connection *connection, uint32_t length, Zcache__V1__Response **re
 			zcache__v1__response__unpack(&connection->arena.allocator, length, message);
 		error = *response ? 0 : enlarge_arena(connection);
 	} while (!*response && !error);
+	connection->announced = error ? 0 : descriptors_announced(*response);
 	connection->in_start += ZC_FRAME_HEADER + (size_t)length;
-	if (connection->in_start == connection->in_end)
+	if (connection->in_start == connection->in_end) {
 		connection->in_start = connection->in_end = 0;
+		descriptors_keep(&connection->descriptors, connection->announced);
+	}
 	return error;
 }
 
@@ -220,6 +254,8 @@ connection_receive(struct connection *connection, Zcache__V1__Response **respons
 {
 	int error = 0;
 
+	descriptors_drop(&connection->descriptors, connection->announced);
+	connection->announced = 0;
 	while (!error) {
 		uint32_t length;
 		int whole = frame_parse(connection->in + connection->in_start,
@@ -237,6 +273,27 @@ connection_receive(struct connection *connection, Zcache__V1__Response **respons
 	return error;
 }
 
+unsigned
+connection_take_descriptors(struct connection *connection, int *fds, unsigned room)
+{
+	unsigned wanted = connection->announced < room ? connection->announced : room;
+	unsigned taken = descriptors_take(&connection->descriptors, fds, wanted);
+
+	connection->announced -= taken;
+	return taken;
+}
+
+int
+connection_check(const struct connection *connection)
+{
+	char byte;
+	ssize_t there = recv(connection->fd, &byte, sizeof(byte), MSG_PEEK | MSG_DONTWAIT);
+
+	if (there > 0 || (there < 0 && (errno == EAGAIN || errno == EINTR)))
+		return 0;
+	return -ECONNRESET;
+}
+
 /* ---- opening ---- */
 
 /* The program's name for the service's log, in the ASCII that every decoder takes. */
@@ -249,8 +306,8 @@ client_name(char name[CLIENT_NAME_MAX + 1])
 			*c = '?';
 }
 
-static int
-check_hello_reply(struct connection *connection, const Zcache__V1__Response *response)
+int
+connection_welcome(struct connection *connection, const Zcache__V1__Response *response)
 {
 	if (response->id != CONNECTION_HELLO_ID || response->status > 0)
 		return -EPROTO;
@@ -262,17 +319,17 @@ check_hello_reply(struct connection *connection, const Zcache__V1__Response *res
 		return -EPROTONOSUPPORT;
 	if (response->hello->max_frame && response->hello->max_frame < ZC_FRAME_MAX)
 		connection->max_frame = response->hello->max_frame;
+	if (response->hello->max_in_flight)
+		connection->window = response->hello->max_in_flight;
 	return 0;
 }
 
 static int
-say_hello(struct connection *connection, uint64_t deadline)
+say_hello(struct connection *connection)
 {
 	Zcache__V1__Request request = ZCACHE__V1__REQUEST__INIT;
 	Zcache__V1__Hello hello = ZCACHE__V1__HELLO__INIT;
-	Zcache__V1__Response *response;
 	char name[CLIENT_NAME_MAX + 1];
-	int error;
 
 	client_name(name);
 	hello.version = ZC_PROTOCOL_VERSION;
@@ -280,11 +337,8 @@ say_hello(struct connection *connection, uint64_t deadline)
 	request.id = CONNECTION_HELLO_ID;
 	request.op_case = ZCACHE__V1__REQUEST__OP_HELLO;
 	request.hello = &hello;
-	error = connection_send(connection, &request, deadline);
-	/* A service that hung up may have said why. */
-	if (!error || error == -ECONNRESET)
-		error = connection_receive(connection, &response, deadline);
-	return error ? error : check_hello_reply(connection, response);
+	/* The first bytes of a connection: the socket has room for them. */
+	return connection_send(connection, &request, DEADLINE_NOW);
 }
 
 static int
@@ -305,7 +359,7 @@ connect_socket(const char *path)
 }
 
 int
-connection_open(struct connection *connection, const char *path, uint64_t deadline)
+connection_start(struct connection *connection, const char *path)
 {
 	int fd = connect_socket(path);
 	int error;
@@ -314,9 +368,27 @@ connection_open(struct connection *connection, const char *path, uint64_t deadli
 		return fd;
 	connection->fd = fd;
 	connection->max_frame = ZC_FRAME_MAX;
+	connection->window = 1;
 	connection->out_start = connection->out_end = 0;
 	connection->in_start = connection->in_end = 0;
-	error = say_hello(connection, deadline);
+	error = say_hello(connection);
+	/* A service that hung up may have said why. */
+	if (error && error != -ECONNRESET)
+		connection_close(connection);
+	return error == -ECONNRESET ? 0 : error;
+}
+
+int
+connection_open(struct connection *connection, const char *path, uint64_t deadline)
+{
+	Zcache__V1__Response *response;
+	int error = connection_start(connection, path);
+
+	if (error)
+		return error;
+	error = connection_receive(connection, &response, deadline);
+	if (!error)
+		error = connection_welcome(connection, response);
 	if (error)
 		connection_close(connection);
 	return error;

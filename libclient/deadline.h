@@ -11,6 +11,7 @@
 #include <time.h>
 
 #define DEADLINE_NEVER UINT64_MAX
+#define DEADLINE_NOW   0u
 #define NS_PER_MS      1000000u
 #define NS_PER_SECOND  1000000000u
 

@@ -37,6 +37,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "atomic.h"
 #include "deadline.h"
 
 #define BACK_OFF_FIRST (1 * (uint64_t)NS_PER_MS)
@@ -54,6 +55,27 @@ init_locks(struct transport *transport)
 	pthread_mutex_init(&transport->mutex, NULL);
 	pthread_cond_init(&transport->turn, &transport->monotonic);
 	pthread_cond_init(&transport->reopened, &transport->monotonic);
+}
+
+/* Release: pairs with the acquire in transport_live(), for who has what the old connection gave. */
+static void
+link_up(struct transport *transport)
+{
+	transport->state = LINK_UP;
+	store_release(&transport->live, ++transport->generation);
+}
+
+static void
+link_down(struct transport *transport)
+{
+	transport->state = LINK_DOWN;
+	store_release(&transport->live, 0);
+}
+
+uint64_t
+transport_live(const struct transport *transport)
+{
+	return load_acquire(&transport->live);
 }
 
 /* Sleeps before another attempt, less when the deadline is near, and longer each time. */
@@ -90,14 +112,14 @@ transport_open(struct transport *transport, const char *path, uint64_t deadline)
 		transport_destroy(transport, false);
 		return error == -EAGAIN ? -ETIMEDOUT : error;
 	}
-	transport->state = LINK_UP;
-	transport->generation = 1;
+	link_up(transport);
 	return 0;
 }
 
 void
 transport_close(struct transport *transport, bool inherited)
 {
+	store_release(&transport->live, 0);
 	/* A child may hold the socket open too: tell the service at once. */
 	if (!inherited)
 		connection_shutdown(&transport->connection);
@@ -141,7 +163,7 @@ connection_lost(struct transport *transport, int error)
 
 	if (transport->state != LINK_UP)
 		return;
-	transport->state = LINK_DOWN;
+	link_down(transport);
 	connection_shutdown(&transport->connection);
 	for (call = TAILQ_FIRST(&transport->calls); call; call = TAILQ_NEXT(call, link)) {
 		if (call->state != CALL_SENDING && call->state != CALL_WAITING)
@@ -174,8 +196,10 @@ reconnect(struct transport *transport, uint64_t deadline)
 		error = connection_open(&transport->connection, transport->path, deadline);
 	} while (may_come_back(error) && !deadline_passed(deadline));
 	pthread_mutex_lock(&transport->mutex);
-	transport->state = error ? LINK_DOWN : LINK_UP;
-	transport->generation += !error;
+	if (error)
+		transport->state = LINK_DOWN;
+	else
+		link_up(transport);
 	pthread_cond_signal(&transport->turn);
 	if (may_come_back(error) && error != -EACCES)
 		return -EHOSTDOWN;
@@ -238,6 +262,8 @@ deliver(struct transport *transport, const Zcache__V1__Response *response)
 	transport->back_off = 0;
 	call->state = CALL_TAKING;
 	pthread_mutex_unlock(&transport->mutex);
+	call->descriptor_count = connection_take_descriptors(
+		&transport->connection, call->descriptors, call->descriptor_room);
 	call->result = take_response(call, response);
 	pthread_mutex_lock(&transport->mutex);
 	call->state = CALL_DONE;
@@ -266,6 +292,15 @@ read_one(struct transport *transport, uint64_t deadline)
 		deliver(transport, response);
 }
 
+/* The receiving half was ours and is free again. */
+static void
+stop_reading(struct transport *transport)
+{
+	transport->reading = false;
+	if (transport->state == LINK_DOWN)
+		pthread_cond_signal(&transport->turn);
+}
+
 /* Reads for all until this call's reply is there or its deadline passed. */
 static void
 read_for_all(struct transport *transport, struct call *call, uint64_t deadline)
@@ -274,9 +309,7 @@ read_for_all(struct transport *transport, struct call *call, uint64_t deadline)
 	do
 		read_one(transport, deadline);
 	while (call->state == CALL_WAITING && !deadline_passed(deadline));
-	transport->reading = false;
-	if (transport->state == LINK_DOWN)
-		pthread_cond_signal(&transport->turn);
+	stop_reading(transport);
 }
 
 static void
@@ -394,10 +427,44 @@ try_call(struct transport *transport, struct call *call, uint64_t deadline)
 
 /* ---- pools after a reconnect ---- */
 
+void
+pool_handle_set(struct pool_handle *handle, uint64_t generation, const Zcache__V1__PoolInfo *info)
+{
+	store_relaxed(&handle->generation, 0);
+	fence_release(); /* pairs with the fence in pool_handle_read() */
+	store_relaxed(&handle->seed, info->hash_seed);
+	store_relaxed(&handle->handle, info->handle);
+	store_relaxed(&handle->page_size, info->page_size);
+	/* Release: pairs with the acquire in pool_handle_read(). */
+	store_release(&handle->generation, generation);
+}
+
+struct pool_address
+pool_handle_read(const struct pool_handle *handle)
+{
+	struct pool_address address = {
+		.generation = load_acquire(&handle->generation),
+		.seed = load_relaxed(&handle->seed),
+		.handle = load_relaxed(&handle->handle),
+		.page_size = load_relaxed(&handle->page_size),
+	};
+
+	/* No generation comes twice: if it is the same still, so was the rest. */
+	fence_acquire();
+	if (load_relaxed(&handle->generation) != address.generation)
+		address.generation = 0;
+	return address;
+}
+
 static int64_t
 take_handle(const Zcache__V1__Response *response, void *into)
 {
-	*(uint32_t *)into = response->pool->handle;
+	Zcache__V1__PoolInfo *info = into;
+
+	/* Of numbers only: the rest of the message is gone after this. */
+	info->handle = response->pool->handle;
+	info->hash_seed = response->pool->hash_seed;
+	info->page_size = response->pool->page_size;
 	return 0;
 }
 
@@ -407,13 +474,13 @@ ask_for_handle(struct transport *transport, struct call *call, uint64_t deadline
 {
 	Zcache__V1__Request request = ZCACHE__V1__REQUEST__INIT;
 	Zcache__V1__PoolOpen pool_open = ZCACHE__V1__POOL_OPEN__INIT;
-	uint32_t handle;
+	Zcache__V1__PoolInfo info = ZCACHE__V1__POOL_INFO__INIT;
 	struct call open = {
 		.request = &request,
 		.resend = true,
 		.expect = ZCACHE__V1__RESPONSE__RESULT_POOL,
 		.take = take_handle,
-		.into = &handle,
+		.into = &info,
 	};
 
 	request.op_case = ZCACHE__V1__REQUEST__OP_POOL_OPEN;
@@ -421,10 +488,8 @@ ask_for_handle(struct transport *transport, struct call *call, uint64_t deadline
 	pool_open.name = (char *)call->pool->name;
 	if (try_call(transport, &open, deadline) == OUTCOME_AGAIN)
 		return 0;
-	if (open.result == 0) {
-		call->pool->handle = handle;
-		call->pool->generation = open.generation;
-	}
+	if (open.result == 0)
+		pool_handle_set(call->pool, open.generation, &info);
 	memcpy(call->text, open.text, sizeof(call->text));
 	return open.result == -ENOENT ? -EBADF : (int)open.result;
 }
@@ -466,4 +531,34 @@ transport_call(struct transport *transport, struct call *call, uint64_t deadline
 	pthread_mutex_unlock(&transport->mutex);
 	pthread_setcancelstate(cancel_state, NULL);
 	return call->result;
+}
+
+/* ---- for the users of shared memory ---- */
+
+void
+transport_check(struct transport *transport, uint64_t generation)
+{
+	int error;
+
+	pthread_mutex_lock(&transport->mutex);
+	if (transport_live(transport) == generation && !transport->reading) {
+		transport->reading = true;
+		pthread_mutex_unlock(&transport->mutex);
+		error = connection_check(&transport->connection);
+		pthread_mutex_lock(&transport->mutex);
+		if (error)
+			connection_lost(transport, error);
+		stop_reading(transport);
+		wake_a_reader(transport);
+	}
+	pthread_mutex_unlock(&transport->mutex);
+}
+
+void
+transport_fail(struct transport *transport, uint64_t generation, int error)
+{
+	pthread_mutex_lock(&transport->mutex);
+	if (transport_live(transport) == generation)
+		connection_lost(transport, error);
+	pthread_mutex_unlock(&transport->mutex);
 }

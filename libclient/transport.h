@@ -2,9 +2,9 @@
 /*
  * Carries requests of any number of threads to the service and each reply to its thread.
  *
- * Used by the public functions through client_call(). They know of requests and responses only; how
- * those travel is decided here and below. Now it is one socket for everything; shared-memory rings
- * will take over pages behind this interface.
+ * Used by the public functions through client_call(). It is the way of everything that is not a page, and
+ * of pages where there is no shared memory; it also knows best whether the service is there, which is what
+ * the users of shared memory ask it for.
  */
 #ifndef ZCLIENT_TRANSPORT_H
 #define ZCLIENT_TRANSPORT_H
@@ -21,14 +21,30 @@
 
 /*
  * What a pool is called: its name for ever, its handle on one connection. Guarded by the
- * transport's mutex, except that nobody else knows it while it is opened first.
+ * transport's mutex, except that nobody else knows it while it is opened first; and the four atomics
+ * can be read together without it, see pool_handle_read().
  */
 struct pool_handle {
 	const char *name;
-	uint64_t generation; /* the connection on which `handle` is valid */
-	uint32_t handle;
-	bool reopening; /* a thread asks for a new handle */
+	uint64_t generation; /* atomic: the connection on which the next three are valid */
+	uint64_t seed;	     /* atomic, of the hash of keys */
+	uint32_t handle;     /* atomic */
+	uint32_t page_size;  /* atomic */
+	bool reopening;	     /* a thread asks for a new handle */
 };
+
+/* Takes what PoolOpen was answered with on a connection. */
+void pool_handle_set(struct pool_handle *handle, uint64_t generation,
+		     const Zcache__V1__PoolInfo *info);
+
+/* What belongs together of a handle. */
+struct pool_address {
+	uint64_t generation; /* 0: none */
+	uint64_t seed;
+	uint32_t handle;
+	uint32_t page_size;
+};
+struct pool_address pool_handle_read(const struct pool_handle *handle);
 
 enum call_state {
 	CALL_SENDING, /* in the list: a reply can come from the first byte sent on */
@@ -53,6 +69,11 @@ struct call {
 	 * wanted. */
 	int64_t (*take)(const Zcache__V1__Response *response, void *into);
 	void *into;
+	/* Room for the descriptors of the response. How many came is set whatever the result is, and
+	 * they are the caller's. */
+	int *descriptors;
+	unsigned descriptor_room;
+	unsigned descriptor_count;
 
 	/* Results. */
 	int64_t result;
@@ -77,6 +98,8 @@ struct transport {
 	pthread_mutex_t mutex; /* guards all that follows but the connection, see transport.c */
 	pthread_cond_t turn;   /* the right to send, or to connect, may be free */
 	pthread_cond_t reopened;
+	/* Atomic, written under the mutex: the generation while the connection is up, else 0. */
+	uint64_t live;
 	enum link_state state;
 	bool sending; /* a thread has the right to send */
 	bool reading; /* a thread reads for all */
@@ -111,5 +134,17 @@ void transport_destroy(struct transport *transport, bool inherited);
  *  -EMSGSIZE    longer than the service accepts
  */
 int64_t transport_call(struct transport *transport, struct call *call, uint64_t deadline);
+
+/*
+ * The generation of the connection while it is thought to be up, else 0. What was made on another one
+ * (handles, mappings, channels) is not to be used any more.
+ */
+uint64_t transport_live(const struct transport *transport);
+
+/* Looks whether the service has hung up on this generation, unless somebody reads and so looks anyway. */
+void transport_check(struct transport *transport, uint64_t generation);
+
+/* Ends the connection of this generation for `error`, as if it had been met on the socket. */
+void transport_fail(struct transport *transport, uint64_t generation, int error);
 
 #endif
