@@ -30,6 +30,17 @@
 #define fence_acquire() __atomic_thread_fence(__ATOMIC_ACQUIRE)
 #define fence_release() __atomic_thread_fence(__ATOMIC_RELEASE)
 
+/* Tells the processor that we wait for a word to change. */
+static inline void
+pause_cpu(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
 static_assert(__atomic_always_lock_free(8, 0), "shared words of 64 bits must be lock-free");
 
 #endif

@@ -281,16 +281,6 @@ try_once(struct attempt *attempt, void *stored, struct reader_result *result)
 	return miss(attempt);
 }
 
-static void
-pause_cpu(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("yield");
-#endif
-}
-
 static int
 read_key(const struct pool_view *view, const struct page_key *key, void *stored,
 	 struct reader_result *result)
@@ -320,4 +310,24 @@ reader_exists(const struct pool_view *view, const struct page_key *key)
 	struct reader_result result;
 
 	return read_key(view, key, NULL, &result);
+}
+
+void
+reader_prefetch(const struct pool_view *view, const struct page_key *key)
+{
+	uint32_t hash = key_hash(view->hash_seed, key);
+	unsigned shard = index_shard(hash);
+	/* Relaxed: a wrong guess costs nothing but time. */
+	uint64_t shard_word = load_relaxed(&view->header->shard_word[shard]);
+	struct index_candidates candidates;
+
+	if (!index_shard_word_possible(shard_word))
+		return;
+	candidates = index_candidates(hash, shard_word);
+	for (unsigned i = 0; i < 2; i++) {
+		uint64_t offset = index_bucket_offset(shard, candidates.bucket[i]);
+
+		if (in_range(offset, sizeof(struct index_bucket), view->index_size))
+			prefetch_bucket(view->index + offset);
+	}
 }

@@ -46,7 +46,13 @@ struct reader_result {
 int reader_get(const struct pool_view *view, const struct page_key *key, void *stored,
 	       struct reader_result *result);
 
-/* The same without the bytes: 0, -ENOENT, -EBADMSG (poison), -EAGAIN, -EHOSTDOWN. */
+/*
+ * Has the memory where the key's entry can be fetched into the processor's caches. Waits for nothing and
+ * changes nothing; to be called some reads before the key's.
+ */
+void reader_prefetch(const struct pool_view *view, const struct page_key *key);
+
+/* The same as reader_get without the bytes: 0, -ENOENT, -EBADMSG (poison), -EAGAIN, -EHOSTDOWN. */
 int reader_exists(const struct pool_view *view, const struct page_key *key);
 
 #endif
