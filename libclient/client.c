@@ -2,8 +2,8 @@
 /*
  * Opening and closing, errors and their texts, and what the library keeps outside its objects.
  *
- * That is three things: a count of forks and a count of connections opened, both for telling one
- * zc from another, and in each thread the text of its last error. A text could not live in the zc,
+ * That is three things: a count of forks and a count of objects made, both for telling one from
+ * another, and in each thread the text of its last error. A text could not live in the zc,
  * where another thread's error would replace it while it is read, and a thread-specific key for
  * each zc would use up the process's few keys.
  *
@@ -12,10 +12,12 @@
 #include "client.h"
 
 #include <errno.h>
+#include <stdalign.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "client_attach.h"
 #include "deadline.h"
 
 #define DEFAULT_SOCKET	"/run/zcached/zcached.sock"
@@ -23,14 +25,14 @@
 
 static pthread_once_t process_once = PTHREAD_ONCE_INIT;
 static int process_error;
-/* Relaxed: fork() orders the increment before everything in the child. */
-static atomic_uint process_forks;
+atomic_uint client_forks;
 /* Relaxed: each value is handed out once, whatever the order. */
-static _Atomic uint64_t process_opened;
+static _Atomic uint64_t process_serials;
 
 static _Thread_local struct {
 	uint64_t serial;
-	char text[CALL_TEXT_MAX];
+	const char *text; /* a constant, or `copy` */
+	char copy[CALL_TEXT_MAX];
 } last_error;
 
 /* ---- the process ---- */
@@ -38,7 +40,7 @@ static _Thread_local struct {
 static void
 count_fork(void)
 {
-	atomic_fetch_add_explicit(&process_forks, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&client_forks, 1, memory_order_relaxed);
 }
 
 static void
@@ -47,10 +49,10 @@ prepare_process(void)
 	process_error = -pthread_atfork(NULL, NULL, count_fork);
 }
 
-static bool
-inherited(const struct zc *zc)
+uint64_t
+client_serial(void)
 {
-	return zc->forks != atomic_load_explicit(&process_forks, memory_order_relaxed);
+	return 1 + atomic_fetch_add_explicit(&process_serials, 1, memory_order_relaxed);
 }
 
 uint32_t
@@ -74,8 +76,15 @@ int
 client_error(struct zc *zc, int error, const char *text)
 {
 	last_error.serial = zc->serial;
-	snprintf(last_error.text, sizeof(last_error.text), "%s", text);
+	last_error.text = text;
 	return error;
+}
+
+static void
+keep_text(struct zc *zc, const char *text)
+{
+	snprintf(last_error.copy, sizeof(last_error.copy), "%s", text);
+	client_error(zc, 0, last_error.copy);
 }
 
 const char *
@@ -86,24 +95,48 @@ zc_error_text(struct zc *zc)
 
 /* ---- calls ---- */
 
-int64_t
-client_call(struct zc *zc, struct call *call)
+uint64_t
+client_deadline(struct zc *zc)
 {
 	/* Relaxed: it is one number, and whoever sets it while calls start cannot say which obey. */
-	unsigned timeout;
-	int64_t result;
+	return deadline_in(atomic_load_explicit(&zc->timeout, memory_order_relaxed));
+}
 
-	if (!zc)
-		return -EINVAL;
-	if (inherited(zc))
+int
+client_usable(struct zc *zc)
+{
+	if (client_inherited(zc))
 		return client_error(zc, -EPERM, "opened by the parent process");
 	if (zc->closed)
 		return client_error(zc, -EBADF, "the connection was closed");
-	timeout = atomic_load_explicit(&zc->timeout, memory_order_relaxed);
-	result = transport_call(&zc->transport, call, deadline_in(timeout));
+	return 0;
+}
+
+int64_t
+client_call_until(struct zc *zc, struct call *call, uint64_t deadline)
+{
+	int64_t result = client_usable(zc);
+
+	if (result)
+		return result;
+	result = transport_call(&zc->transport, call, deadline);
 	if (result < 0)
-		client_error(zc, (int)result, call->text);
+		keep_text(zc, call->text);
 	return result;
+}
+
+int64_t
+client_call(struct zc *zc, struct call *call)
+{
+	return zc ? client_call_until(zc, call, client_deadline(zc)) : -EINVAL;
+}
+
+int64_t
+client_pool_call_until(struct zc_pool *pool, struct call *call, uint32_t *handle, uint64_t deadline)
+{
+	call->pool = &pool->handle;
+	call->handle = handle;
+	return client_call_until(pool->zc, call, deadline);
 }
 
 int64_t
@@ -111,9 +144,7 @@ client_pool_call(struct zc_pool *pool, struct call *call, uint32_t *handle)
 {
 	if (!pool)
 		return -EINVAL;
-	call->pool = &pool->handle;
-	call->handle = handle;
-	return client_call(pool->zc, call);
+	return client_pool_call_until(pool, call, handle, client_deadline(pool->zc));
 }
 
 void
@@ -137,6 +168,18 @@ zc_ping(struct zc *zc)
 
 /* ---- opening and closing ---- */
 
+/* All but the transport. */
+static void
+free_shared(struct zc *zc, bool inherited)
+{
+	attachments_reap(zc);
+	for (unsigned i = 0; i < PAGE_SIZES; i++)
+		rings_destroy(&zc->rings[i], inherited);
+	reader_slots_destroy(&zc->readers);
+	if (!inherited)
+		pthread_mutex_destroy(&zc->retiring);
+}
+
 void
 client_hold(struct zc *zc)
 {
@@ -150,12 +193,22 @@ client_release(struct zc *zc)
 	/* Release: our use of it comes before the freeing. Acquire: so does everybody else's. */
 	if (atomic_fetch_sub_explicit(&zc->references, 1, memory_order_acq_rel) > 1)
 		return;
-	transport_destroy(&zc->transport, inherited(zc));
+	free_shared(zc, client_inherited(zc));
+	transport_destroy(&zc->transport, client_inherited(zc));
 	free(zc);
 }
 
+/* Whether memory may be shared at all. */
+static bool
+shared_memory_wanted(unsigned flags)
+{
+	const char *off = getenv("ZC_NO_SHM");
+
+	return !(flags & ZC_NO_SHM) && (!off || !*off || strcmp(off, "0") == 0);
+}
+
 static int
-new_zc(const char *path, struct zc **out)
+new_zc(const char *path, unsigned flags, struct zc **out)
 {
 	size_t length = strlen(path);
 	struct zc *zc;
@@ -165,14 +218,18 @@ new_zc(const char *path, struct zc **out)
 	pthread_once(&process_once, prepare_process);
 	if (process_error)
 		return process_error;
-	zc = calloc(1, sizeof(*zc));
-	if (!zc)
+	if (posix_memalign((void **)&zc, alignof(struct zc), sizeof(*zc)))
 		return -ENOMEM;
+	memset(zc, 0, sizeof(*zc));
 	memcpy(zc->path, path, length + 1);
-	zc->serial = 1 + atomic_fetch_add_explicit(&process_opened, 1, memory_order_relaxed);
-	zc->forks = atomic_load_explicit(&process_forks, memory_order_relaxed);
+	zc->serial = client_serial();
+	zc->forks = atomic_load_explicit(&client_forks, memory_order_relaxed);
+	zc->shared_memory = shared_memory_wanted(flags);
 	atomic_init(&zc->timeout, DEFAULT_TIMEOUT);
 	atomic_init(&zc->references, 1);
+	pthread_mutex_init(&zc->retiring, NULL);
+	for (unsigned i = 0; i < PAGE_SIZES; i++)
+		rings_init(&zc->rings[i], &zc->transport);
 	*out = zc;
 	return 0;
 }
@@ -186,17 +243,19 @@ zc_open(const char *socket_path, unsigned flags, struct zc **out)
 	if (!out)
 		return -EINVAL;
 	*out = NULL;
-	if (flags)
+	if (flags & ~(unsigned)ZC_NO_SHM)
 		return -EINVAL;
-	error = new_zc(socket_path ? socket_path : zc_default_socket(), &zc);
+	error = new_zc(socket_path ? socket_path : zc_default_socket(), flags, &zc);
 	if (error)
 		return error;
 	error = transport_open(&zc->transport, zc->path, deadline_in(DEFAULT_TIMEOUT));
-	if (error)
+	if (error) {
+		free_shared(zc, false);
 		free(zc);
-	else
-		*out = zc;
-	return error;
+		return error;
+	}
+	*out = zc;
+	return 0;
 }
 
 void
@@ -209,7 +268,9 @@ zc_close(struct zc **zc)
 	closing = *zc;
 	*zc = NULL;
 	closing->closed = true;
-	transport_close(&closing->transport, inherited(closing));
+	for (unsigned i = 0; i < PAGE_SIZES; i++)
+		rings_close(&closing->rings[i], client_inherited(closing));
+	transport_close(&closing->transport, client_inherited(closing));
 	client_release(closing);
 }
 

@@ -2,132 +2,135 @@
 /*
  * Pages: put, get, del, exists, and whole objects.
  *
- * Every function here may be done twice with the same end, so all are sent again after a lost
- * connection. Thread safe; no allocation.
+ * A get or exists reads the pool's memory (direct.c); what cannot, and every put and delete, goes through a ring
+ * (client_ring.c), and where there is none by the socket. Every function here may be done twice with the same
+ * end, so all are sent again after a lost connection. Thread safe; no allocation.
  */
-#include "client.h"
+#include "client_page.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
 
-static Zcache__V1__Key
-make_key(zc_key key)
-{
-	Zcache__V1__Key message = ZCACHE__V1__KEY__INIT;
+#include "atomic.h"
+#include "client_attach.h"
+#include "client_ring.h"
+#include "deadline.h"
+#include "direct.h"
+#include "page_message.h"
 
-	message.object = key.object;
-	message.index = key.index;
-	return message;
+/* ---- by the socket ---- */
+
+static int64_t
+take_page(const Zcache__V1__Response *response, void *into)
+{
+	return page_message_take(response, into);
 }
 
-/* What can be told without asking. */
-static int
-check_value(struct zc_pool *pool, const void *value, size_t length, unsigned flags)
+static void
+count_socket(struct zc *zc, uint32_t opcode)
 {
-	if (!pool)
-		return -EINVAL;
-	if (flags & ~(unsigned)ZC_KEEP_OLD)
-		return client_error(pool->zc, -EINVAL, "unknown flag");
-	if (!value || length == 0)
-		return client_error(pool->zc, -EINVAL, "no value");
-	if (length > pool->info.page_size)
-		return client_error(pool->zc, -EMSGSIZE, "longer than a page of the pool");
-	return 0;
+	uint64_t *const counts[] = {
+		[ZC_OP_PUT] = &zc->counts.socket_puts,
+		[ZC_OP_GET] = &zc->counts.socket_gets,
+		[ZC_OP_DEL] = &zc->counts.socket_dels,
+		[ZC_OP_EXISTS] = &zc->counts.socket_exists,
+	};
+
+	add_relaxed(counts[opcode], 1);
 }
+
+int64_t
+request_by_socket(const struct zc_request *request, uint64_t deadline)
+{
+	struct zc_request into = *request;
+	struct page_message message;
+	struct call call = {
+		.request = &message.request,
+		.resend = true,
+		.expect = page_message_expect(request->opcode),
+		.take = take_page,
+		.into = &into,
+	};
+	uint32_t *handle = page_message_make(&message, request);
+	int64_t result = client_pool_call_until(request->pool, &call, handle, deadline);
+
+	count_socket(request->pool->zc, request->opcode);
+	pool_attach(request->pool, deadline);
+	return page_result(request->opcode, result);
+}
+
+/* ---- otherwise ---- */
+
+int64_t
+request_run(const struct zc_request *request, uint64_t deadline)
+{
+	const char *text;
+	int error = page_check(request, &text);
+	int64_t result;
+
+	if (error)
+		return client_error(request->pool->zc, error, text);
+	result = ring_run(request, deadline);
+	if (result == -EAGAIN)
+		return request_by_socket(request, deadline);
+	result = page_result(request->opcode, result);
+	return result < 0 ? client_error(request->pool->zc, (int)result, "") : result;
+}
+
+static int64_t
+run_now(struct zc_pool *pool, zc_key key, void *buffer, size_t length, uint32_t opcode,
+	unsigned flags)
+{
+	struct zc_request request = {
+		.pool = pool,
+		.key = key,
+		.buffer = buffer,
+		.length = length,
+		.opcode = opcode,
+		.flags = flags,
+	};
+
+	return request_run(&request, client_deadline(pool->zc));
+}
+
+/* ---- the public functions ---- */
 
 int
 zc_put(struct zc_pool *pool, zc_key key, const void *value, size_t length, unsigned flags)
 {
-	Zcache__V1__Request request = ZCACHE__V1__REQUEST__INIT;
-	Zcache__V1__Put put = ZCACHE__V1__PUT__INIT;
-	Zcache__V1__Key put_key = make_key(key);
-	struct call call = {.request = &request, .resend = true};
-	int error = check_value(pool, value, length, flags);
-
-	if (error)
-		return error;
-	put.key = &put_key;
-	put.value.data = (uint8_t *)value;
-	put.value.len = length;
-	put.keep_old = flags & ZC_KEEP_OLD;
-	request.op_case = ZCACHE__V1__REQUEST__OP_PUT;
-	request.put = &put;
-	return (int)client_pool_call(pool, &call, &put.pool);
-}
-
-struct value_buffer {
-	void *data;
-	size_t size;
-};
-
-static int64_t
-take_value(const Zcache__V1__Response *response, void *into)
-{
-	const ProtobufCBinaryData *value = &response->value->value;
-	const struct value_buffer *buffer = into;
-
-	if (value->len == 0)
-		return -EPROTO;
-	if (value->len > buffer->size)
-		return -EMSGSIZE;
-	memcpy(buffer->data, value->data, value->len);
-	return (int64_t)value->len;
+	if (!pool)
+		return -EINVAL;
+	return (int)run_now(pool, key, (void *)value, length, ZC_OP_PUT, flags);
 }
 
 int
 zc_get(struct zc_pool *pool, zc_key key, void *buffer, size_t size)
 {
-	Zcache__V1__Request request = ZCACHE__V1__REQUEST__INIT;
-	Zcache__V1__Get get = ZCACHE__V1__GET__INIT;
-	Zcache__V1__Key get_key = make_key(key);
-	struct value_buffer value = {buffer, size};
-	struct call call = {
-		.request = &request,
-		.resend = true,
-		.expect = ZCACHE__V1__RESPONSE__RESULT_VALUE,
-		.take = take_value,
-		.into = &value,
-	};
+	int length;
 
-	if (!buffer && size)
+	if (!pool || (!buffer && size))
 		return -EINVAL;
-	get.key = &get_key;
-	request.op_case = ZCACHE__V1__REQUEST__OP_GET;
-	request.get = &get;
-	return (int)client_pool_call(pool, &call, &get.pool);
+	length = direct_get(pool, key, buffer, size);
+	if (length >= 0)
+		return length;
+	if (length != -EAGAIN)
+		return client_error(pool->zc, length, "");
+	return (int)run_now(pool, key, buffer, size, ZC_OP_GET, 0);
 }
 
 int
 zc_del(struct zc_pool *pool, zc_key key)
 {
-	Zcache__V1__Request request = ZCACHE__V1__REQUEST__INIT;
-	Zcache__V1__Delete del = ZCACHE__V1__DELETE__INIT;
-	Zcache__V1__Key del_key = make_key(key);
-	struct call call = {.request = &request, .resend = true};
-
-	del.key = &del_key;
-	request.op_case = ZCACHE__V1__REQUEST__OP_DELETE;
-	request.delete_ = &del;
-	return (int)client_pool_call(pool, &call, &del.pool);
+	return pool ? (int)run_now(pool, key, NULL, 0, ZC_OP_DEL, 0) : -EINVAL;
 }
 
 int
 zc_exists(struct zc_pool *pool, zc_key key)
 {
-	Zcache__V1__Request request = ZCACHE__V1__REQUEST__INIT;
-	Zcache__V1__Exists exists = ZCACHE__V1__EXISTS__INIT;
-	Zcache__V1__Key exists_key = make_key(key);
-	struct call call = {.request = &request, .resend = true};
-	int64_t result;
+	int result = pool ? direct_exists(pool, key) : -EINVAL;
 
-	exists.key = &exists_key;
-	request.op_case = ZCACHE__V1__REQUEST__OP_EXISTS;
-	request.exists = &exists;
-	result = client_pool_call(pool, &call, &exists.pool);
-	if (result == -ENOENT)
-		return 0;
-	return result < 0 ? (int)result : 1;
+	return result == -EAGAIN ? (int)run_now(pool, key, NULL, 0, ZC_OP_EXISTS, 0) : result;
 }
 
 /* ---- many at once ---- */

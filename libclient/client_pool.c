@@ -6,7 +6,7 @@
  * handle back: handles go with the connection. After a reconnect the transport asks for a new one
  * by name. Thread safe, but a pool is closed once, when nobody uses it.
  */
-#include "client.h"
+#include "client_attach.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -36,7 +36,8 @@ take_pool(const Zcache__V1__Response *response, void *into)
 	struct zc_pool *pool = into;
 
 	fill_info(&pool->info, response->pool);
-	pool->handle.handle = response->pool->handle;
+	/* Valid when it is known on which connection that was. */
+	pool_handle_set(&pool->handle, 0, response->pool);
 	return 0;
 }
 
@@ -63,7 +64,7 @@ ask_for_pool(struct zc *zc, const char *name, struct zc_pool *pool)
 	/* What we asked for, not what we were told: it is what we ask for again. */
 	snprintf(pool->info.name, sizeof(pool->info.name), "%s", name);
 	pool->handle.name = pool->info.name;
-	pool->handle.generation = call.generation;
+	pool->handle.generation = call.generation; /* nobody else knows it yet */
 	return 0;
 }
 
@@ -100,7 +101,9 @@ zc_pool_open(struct zc *zc, const char *name, unsigned flags, struct zc_pool **o
 		return error;
 	}
 	pool->zc = zc;
+	pool->serial = client_serial();
 	client_hold(zc);
+	pool_attach(pool, client_deadline(zc));
 	*out = pool;
 	return 0;
 }
@@ -114,6 +117,7 @@ zc_pool_close(struct zc_pool **pool)
 		return;
 	closing = *pool;
 	*pool = NULL;
+	pool_detach(closing);
 	client_release(closing->zc);
 	free(closing);
 }

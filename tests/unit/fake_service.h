@@ -50,12 +50,16 @@ struct fake_peer;
 /* Returns true when it has dealt with the request. */
 typedef bool fake_hook(struct fake_peer *peer, const Zcache__V1__Request *request);
 
+/* Told when a connection has ended, by its thread. */
+typedef void fake_ended(struct fake_peer *peer);
+
 struct fake_service {
 	char folder[64];
 	char path[96];
 	int listener;
 	pthread_t acceptor;
 	fake_hook *_Atomic hook;
+	fake_ended *_Atomic ended;
 	void *context; /* the hook's */
 	uint32_t page_size;
 	atomic_int connections; /* accepted so far */
@@ -395,6 +399,8 @@ fake_serve(void *argument)
 		zcache__v1__request__free_unpacked(request, NULL);
 	}
 	shutdown(peer->fd, SHUT_RDWR);
+	if (atomic_load(&peer->fake->ended))
+		atomic_load(&peer->fake->ended)(peer);
 	return NULL;
 }
 

@@ -221,7 +221,7 @@ test_open_without_a_service(void **state)
 	unlink(path);
 	assert_open_fails(long_path, -EINVAL);
 	assert_open_fails("", -EINVAL);
-	assert_int_equal(zc_open(fake->path, 1, &(struct zc *){NULL}), -EINVAL);
+	assert_int_equal(zc_open(fake->path, 2, &(struct zc *){NULL}), -EINVAL);
 	assert_int_equal(zc_open(fake->path, 0, NULL), -EINVAL);
 	fake_free(fake);
 }
