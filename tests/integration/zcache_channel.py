@@ -102,6 +102,7 @@ class Channel:
         self.rings, self.slots, self.entries = reply.rings, reply.slots, reply.entries
         self.memory_fd, *self.doorbells = descriptors
         self.memory = mmap.mmap(self.memory_fd, os.fstat(self.memory_fd).st_size)
+        self.words = memoryview(self.memory).cast("I")
         (magic, self.abi, _, rings, entries, slots, self.slot_size, self.rings_at, self.stride,
          self.slots_at, size) = HEADER.unpack_from(self.memory)
         assert (magic, rings, entries, slots) == (MAGIC, self.rings, self.entries, self.slots)
@@ -110,20 +111,21 @@ class Channel:
         self.cookie = 0
 
     def close(self):
+        self.words.release()
         self.memory.close()
         for descriptor in (self.memory_fd, *self.doorbells):
             os.close(descriptor)
 
-    # ---- words ----
+    # ---- words: each is loaded and stored as a whole, which struct does not do ----
 
     def ring_at(self, ring, word):
         return self.rings_at + ring * self.stride + word
 
     def load(self, ring, word):
-        return struct.unpack_from("<I", self.memory, self.ring_at(ring, word))[0]
+        return self.words[self.ring_at(ring, word) // 4]
 
     def store(self, ring, word, value):
-        struct.pack_into("<I", self.memory, self.ring_at(ring, word), value & 0xFFFFFFFF)
+        self.words[self.ring_at(ring, word) // 4] = value & 0xFFFFFFFF
 
     def request_at(self, ring, number):
         return self.ring_at(ring, RING + number % self.entries * REQUEST.size)
